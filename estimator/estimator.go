@@ -1,0 +1,161 @@
+// Package estimator owns the words that every estimator and every reader of an
+// answer share: what an Estimate is, how sure it is, and why. It knows nothing
+// of Slurm, of daemons or of how an estimate is made.
+package estimator
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+)
+
+// SchemaEstimate names the JSON form of Estimate. It changes when a key changes its meaning.
+const SchemaEstimate = "gresize.estimate/1"
+
+// Confidence says how far an Estimate may be trusted.
+type Confidence string
+
+// The four levels, from the best to the worst.
+const (
+	// Exact: every answer that the run asked for was answered by real code or a proven model.
+	Exact Confidence = "exact"
+	// High: a bounded part was modelled; the interval covers it.
+	High Confidence = "high"
+	// Low: the number is a hint.
+	Low Confidence = "low"
+	// Unknown: no number may be used.
+	Unknown Confidence = "unknown"
+)
+
+var confidenceRank = map[Confidence]int{Exact: 3, High: 2, Low: 1, Unknown: 0}
+
+// Valid reports whether c is one of the four levels.
+func (c Confidence) Valid() bool { _, ok := confidenceRank[c]; return ok }
+
+// AtMost returns the weaker of c and limit.
+func (c Confidence) AtMost(limit Confidence) Confidence {
+	if confidenceRank[limit] < confidenceRank[c] {
+		return limit
+	}
+	return c
+}
+
+// Reason is one cause for a step down in confidence. Code is stable, Detail is for people.
+type Reason struct {
+	Code   string `json:"code"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Rank is what one GPU of the job needs. All sizes are bytes.
+type Rank struct {
+	Rank int `json:"rank"`
+	// PeakAllocatedBytes is the largest sum of live blocks of PyTorch's allocator.
+	PeakAllocatedBytes int64 `json:"peak_allocated_bytes"`
+	// PeakReservedBytes is the largest sum of segments of PyTorch's allocator.
+	PeakReservedBytes int64 `json:"peak_reserved_bytes"`
+	// OutsideBytes is device memory that no allocator of PyTorch sees: context, modules, handles, NCCL.
+	OutsideBytes int64 `json:"outside_bytes"`
+	// ComfortableBytes = PeakReservedBytes + OutsideBytes: the job runs as on a larger card.
+	ComfortableBytes int64 `json:"comfortable_bytes"`
+	// ComfortableHighBytes is the upper end of the interval round ComfortableBytes; requests are made from it.
+	ComfortableHighBytes int64 `json:"comfortable_high_bytes"`
+}
+
+// Versions is what the answer rests on.
+type Versions struct {
+	Gresize string `json:"gresize"`
+	Python  string `json:"python,omitempty"`
+	Torch   string `json:"torch,omitempty"`
+	CUDA    string `json:"cuda,omitempty"`
+	CuDNN   string `json:"cudnn,omitempty"`
+	Driver  string `json:"driver,omitempty"`
+}
+
+// Estimate is the answer of an estimator for one job on one GPU model.
+type Estimate struct {
+	Schema         string     `json:"schema"`
+	Estimator      string     `json:"estimator"`
+	GPU            string     `json:"gpu"`
+	Ranks          []Rank     `json:"ranks"`
+	HostPeakBytes  int64      `json:"host_peak_bytes,omitempty"`
+	Confidence     Confidence `json:"confidence"`
+	Reasons        []Reason   `json:"reasons"`
+	Versions       Versions   `json:"versions"`
+	WallSeconds    float64    `json:"wall_seconds"`
+	Steps          int        `json:"steps"`
+	Fits           bool       `json:"fits"` // the run did not meet the end of the modelled card's memory
+}
+
+// Limits on what Validate accepts; an estimator's answer is a stranger's input.
+const (
+	MaxRanks       = 1024
+	MaxReasons     = 256
+	MaxDetailBytes = 2048
+	MaxBytes       = int64(1) << 50
+)
+
+var reasonCode = regexp.MustCompile(`^[a-z][a-z0-9_]{1,63}$`)
+
+// Validate checks ranges and consistency. It returns the first fault with the field's name.
+func (e *Estimate) Validate() error {
+	if e.Schema != SchemaEstimate {
+		return fmt.Errorf("schema: %q, want %q", e.Schema, SchemaEstimate)
+	}
+	if !e.Confidence.Valid() {
+		return fmt.Errorf("confidence: unknown level %q", e.Confidence)
+	}
+	if len(e.Ranks) > MaxRanks {
+		return fmt.Errorf("ranks: %d, at most %d", len(e.Ranks), MaxRanks)
+	}
+	if len(e.Ranks) == 0 && e.Confidence != Unknown {
+		return errors.New("ranks: none, though the confidence is not unknown")
+	}
+	if len(e.Reasons) > MaxReasons {
+		return fmt.Errorf("reasons: %d, at most %d", len(e.Reasons), MaxReasons)
+	}
+	for i, r := range e.Reasons {
+		if !reasonCode.MatchString(r.Code) {
+			return fmt.Errorf("reasons[%d].code: %q is no code", i, r.Code)
+		}
+		if len(r.Detail) > MaxDetailBytes {
+			return fmt.Errorf("reasons[%d].detail: %d bytes, at most %d", i, len(r.Detail), MaxDetailBytes)
+		}
+	}
+	if math.IsNaN(e.WallSeconds) || math.IsInf(e.WallSeconds, 0) || e.WallSeconds < 0 || e.Steps < 0 {
+		return errors.New("wall_seconds or steps: out of range")
+	}
+	for i, r := range e.Ranks {
+		for _, f := range []struct {
+			name string
+			v    int64
+		}{{"peak_allocated_bytes", r.PeakAllocatedBytes}, {"peak_reserved_bytes", r.PeakReservedBytes}, {"outside_bytes", r.OutsideBytes},
+			{"comfortable_bytes", r.ComfortableBytes}, {"comfortable_high_bytes", r.ComfortableHighBytes}} {
+			if f.v < 0 || f.v > MaxBytes {
+				return fmt.Errorf("ranks[%d].%s: %d is out of range", i, f.name, f.v)
+			}
+		}
+		if r.PeakAllocatedBytes > r.PeakReservedBytes {
+			return fmt.Errorf("ranks[%d]: allocated is larger than reserved", i)
+		}
+		if r.ComfortableBytes != r.PeakReservedBytes+r.OutsideBytes || r.ComfortableHighBytes < r.ComfortableBytes {
+			return fmt.Errorf("ranks[%d]: comfortable does not add up", i)
+		}
+	}
+	return nil
+}
+
+// Largest returns the rank that needs the most memory; ok is false when there is none.
+func (e *Estimate) Largest() (r Rank, ok bool) {
+	for _, x := range e.Ranks {
+		if !ok || x.ComfortableHighBytes > r.ComfortableHighBytes {
+			r, ok = x, true
+		}
+	}
+	return r, ok
+}
+
+// NewUnknown makes the answer that carries no number.
+func NewUnknown(estimatorName, gpu string, reasons ...Reason) Estimate {
+	return Estimate{Schema: SchemaEstimate, Estimator: estimatorName, GPU: gpu, Ranks: []Rank{}, Confidence: Unknown, Reasons: reasons}
+}
