@@ -74,17 +74,17 @@ type Versions struct {
 
 // Estimate is the answer of an estimator for one job on one GPU model.
 type Estimate struct {
-	Schema         string     `json:"schema"`
-	Estimator      string     `json:"estimator"`
-	GPU            string     `json:"gpu"`
-	Ranks          []Rank     `json:"ranks"`
-	HostPeakBytes  int64      `json:"host_peak_bytes,omitempty"`
-	Confidence     Confidence `json:"confidence"`
-	Reasons        []Reason   `json:"reasons"`
-	Versions       Versions   `json:"versions"`
-	WallSeconds    float64    `json:"wall_seconds"`
-	Steps          int        `json:"steps"`
-	Fits           bool       `json:"fits"` // the run did not meet the end of the modelled card's memory
+	Schema        string     `json:"schema"`
+	Estimator     string     `json:"estimator"`
+	GPU           string     `json:"gpu"`
+	Ranks         []Rank     `json:"ranks"`
+	HostPeakBytes int64      `json:"host_peak_bytes,omitempty"`
+	Confidence    Confidence `json:"confidence"`
+	Reasons       []Reason   `json:"reasons"`
+	Versions      Versions   `json:"versions"`
+	WallSeconds   float64    `json:"wall_seconds"`
+	Steps         int        `json:"steps"`
+	Fits          bool       `json:"fits"` // the run did not meet the end of the modelled card's memory
 }
 
 // Limits on what Validate accepts; an estimator's answer is a stranger's input.
