@@ -75,6 +75,9 @@ struct gv_cudnn_device {
     /* Any CUDA device attribute by its public number; must be callable from
      * every thread and answer 0 for an unknown one. */
     int64_t (*attribute)(int cuda_attribute);
+    /* The device description that cuDNN wrote on a real card (one line of
+     * JSON), or NULL: it is then composed from the attributes. */
+    const char *description;
 };
 
 /* One convolution. Fill with zeroes first. Unused spatial slots stay 0. */
