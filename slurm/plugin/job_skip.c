@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#define _GNU_SOURCE /* memmem */
+#include <string.h>
+#include <strings.h>
+
+#include "job.h"
+
+static const char *const gpu_names[] = {"gpu", "shard", "mps"};
+
+/*
+ * Does a list of TRES name a GPU? Clients of different releases write gpu:2,
+ * gres:gpu:2, gres/gpu:2 and gres/gpu=2.
+ */
+static bool names_gpu(const char *list)
+{
+	while (list && *list) {
+		if (strncasecmp(list, "gres", 4) == 0 && (list[4] == ':' || list[4] == '/'))
+			list += 5;
+		size_t length = strcspn(list, ":=,;(");
+		for (size_t i = 0; i < sizeof(gpu_names) / sizeof(gpu_names[0]); i++)
+			if (length == strlen(gpu_names[i]) &&
+			    strncasecmp(list, gpu_names[i], length) == 0)
+				return true;
+		list += strcspn(list, ",;");
+		list += strspn(list, ",;");
+	}
+	return false;
+}
+
+static bool asks_for_gpu(const job_desc_msg_t *job)
+{
+	return names_gpu(job->tres_per_job) || names_gpu(job->tres_per_node) ||
+	       names_gpu(job->tres_per_socket) || names_gpu(job->tres_per_task);
+}
+
+/* --comment="... gresize:off ...", as a word of its own. */
+static bool comment_opts_out(const char *comment)
+{
+	static const char separators[] = " \t\n,;";
+	static const char word[] = "gresize:off";
+
+	while (comment && *comment) {
+		size_t length = strcspn(comment, separators);
+		if (length == strlen(word) && strncasecmp(comment, word, length) == 0)
+			return true;
+		comment += length;
+		comment += strspn(comment, separators);
+	}
+	return false;
+}
+
+static bool environment_opts_out(const job_desc_msg_t *job)
+{
+	for (uint32_t i = 0; job->environment && i < job->env_size; i++)
+		if (job->environment[i] && strcasecmp(job->environment[i], "GRESIZE=off") == 0)
+			return true;
+	return false;
+}
+
+/* A line "#GRESIZE off", with anything after it. */
+static bool script_opts_out(const char *script, size_t length)
+{
+	static const char directive[] = "#GRESIZE";
+	const char *end = script + length;
+	const char *at = script;
+
+	while ((at = memmem(at, (size_t)(end - at), directive, strlen(directive)))) {
+		bool starts_line = at == script || at[-1] == '\n';
+		at += strlen(directive);
+		const char *word = at + strspn(at, " \t");
+		/* The script ends in a NUL, so these compares stay inside it. */
+		if (starts_line && word > at && strncasecmp(word, "off", 3) == 0 &&
+		    strchr(" \t\r\n", word[3]))
+			return true;
+	}
+	return false;
+}
+
+static bool has_text(const char *text)
+{
+	return text && *text;
+}
+
+const char *gresize_job_skip_reason(const job_desc_msg_t *job)
+{
+	if (!job->script)
+		return "no batch script";
+	if (!asks_for_gpu(job))
+		return "no GPU asked for";
+	if (job->bitflags & CRON_JOB)
+		return "scrontab jobs cannot be changed";
+	if (job->immediate)
+		return "must start at once";
+	if (job->het_job_offset != NO_VAL)
+		return "part of a heterogeneous job";
+	if (job->deadline != 0 && job->deadline != (time_t)NO_VAL)
+		return "has a deadline";
+	if (has_text(job->clusters) || job->fed_siblings_active || job->fed_siblings_viable)
+		return "may run on another cluster";
+	if (has_text(job->burst_buffer))
+		return "uses a burst buffer";
+	if (job->priority == 0)
+		return "submitted on hold";
+	if (has_text(job->admin_comment) && strstr(job->admin_comment, GRESIZE_TOKEN_PREFIX))
+		return "carries a token already";
+	if (comment_opts_out(job->comment) || environment_opts_out(job))
+		return "its owner opted out";
+
+	size_t length = strnlen(job->script, GRESIZE_LOCAL_MAX_SCAN_BYTES + 1);
+	if (length > GRESIZE_LOCAL_MAX_SCAN_BYTES)
+		return "script too large to look through";
+	if (script_opts_out(job->script, length))
+		return "its owner opted out";
+	return NULL;
+}
