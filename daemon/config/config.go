@@ -1,0 +1,135 @@
+// Package config owns gresize.toml: strict reading, the defaults, and errors
+// that name file, line, column and the way out. It looks nothing up: whether a
+// path exists or a GPU profile is known is checked by those who use it.
+package config
+
+import "time"
+
+// Version is the version of the file's form that this program reads.
+const Version = 1
+
+// Limits of the file.
+const (
+	// MaxFileBytes is far above any table that a person writes.
+	MaxFileBytes = 1 << 20
+	// MaxHold is the longest that a job may be kept back; the plugin refuses more.
+	MaxHold = 300 * time.Second
+	// MinHold leaves time for one look at the queue and one short probe.
+	MinHold    = 20 * time.Second
+	maxTargets = 256
+)
+
+// Mode says how far gresize may go.
+type Mode string
+
+// The modes. A fresh install is in shadow.
+const (
+	Off     Mode = "off"
+	Shadow  Mode = "shadow"
+	Enforce Mode = "enforce"
+)
+
+// Config is the whole file.
+type Config struct {
+	Version int  `toml:"version"`
+	Mode    Mode `toml:"mode"`
+	// DefaultProfile is the GPU model on which a job is probed that asks for any GPU.
+	DefaultProfile string         `toml:"default_profile"`
+	Socket         Socket         `toml:"socket"`
+	Log            Log            `toml:"log"`
+	Slurm          Slurm          `toml:"slurm"`
+	Probe          Probe          `toml:"probe"`
+	Policy         Policy         `toml:"policy"`
+	GPU            map[string]GPU `toml:"gpu"`
+	Targets        []Target       `toml:"target"`
+	Shard          Shard          `toml:"shard"`
+}
+
+// Socket is where the plugin finds the daemon.
+type Socket struct {
+	Path string `toml:"path"`
+	// AllowUsers may connect, by name or number; root and the daemon's own user always may.
+	AllowUsers []string `toml:"allow_users"`
+	// MaxConnections are served at once; more are closed, and their jobs pass unchanged.
+	MaxConnections int `toml:"max_connections"`
+}
+
+// Log is the decision log.
+type Log struct {
+	Path string `toml:"path"`
+	// Spool is a folder for what must survive a restart but not stay: scripts, environments, bundles of unfinished jobs.
+	Spool string `toml:"spool"`
+}
+
+// Slurm is where the cluster's commands are.
+type Slurm struct {
+	Conf     string   `toml:"conf"`
+	Scontrol string   `toml:"scontrol"`
+	Timeout  Duration `toml:"timeout"`
+}
+
+// Probe is how a job is tried out.
+type Probe struct {
+	Partition string `toml:"partition"`
+	// Account and QOS replace the job's own when they are given.
+	Account string `toml:"account"`
+	QOS     string `toml:"qos"`
+	// Listen is the address on which probes report; URL is how a probe's node reaches it, by default http://<listen>.
+	Listen    string   `toml:"listen"`
+	URL       string   `toml:"url"`
+	TimeLimit Duration `toml:"time_limit"`
+	CPUs      int      `toml:"cpus"`
+	Memory    Bytes    `toml:"memory"`
+	Steps     int      `toml:"steps"`
+	Budget    Duration `toml:"budget"`
+	// Hold is how long a job may wait for its probe before it starts as it was asked for.
+	Hold         Duration `toml:"hold"`
+	LaunchSocket string   `toml:"launch_socket"`
+	MaxRunning   int      `toml:"max_running"`
+}
+
+// Policy says when and by how much a request may change.
+type Policy struct {
+	// ActOn are the levels of confidence at which a request may be changed.
+	ActOn         []string `toml:"act_on"`
+	MarginPercent int      `toml:"margin_percent"`
+	MarginMin     Bytes    `toml:"margin_min"`
+	Upsizing      bool     `toml:"upsizing"`
+	// Watch is how long a changed job is looked after; one that can never start gets its original request back.
+	Watch Duration `toml:"watch"`
+}
+
+// GPU ties a GPU type or a feature of the site to a GPU profile.
+type GPU struct {
+	Profile string `toml:"profile"`
+}
+
+// Target is one row of the site's table: a request and the memory that it stands for.
+type Target struct {
+	Fits       Bytes  `toml:"fits"`
+	Gres       string `toml:"gres"`
+	Constraint string `toml:"constraint"`
+}
+
+// Shard is the site's shared GPUs.
+type Shard struct {
+	// Per is the memory that one shard stands for; 0: shards are not used.
+	Per Bytes `toml:"per"`
+	// Max is the number of shards of one GPU; a job that needs more is not given shards.
+	Max int `toml:"max"`
+}
+
+// Defaults is what a file starts from that gives nothing but its version.
+func Defaults() Config {
+	return Config{
+		Mode:   Shadow,
+		Socket: Socket{Path: "/run/gresize/submit.sock", AllowUsers: []string{"slurm"}, MaxConnections: 256},
+		Log:    Log{Path: "/var/lib/gresize/decisions.db", Spool: "/var/lib/gresize/spool"},
+		Slurm:  Slurm{Scontrol: "/usr/bin/scontrol", Timeout: Duration(10 * time.Second)},
+		Probe: Probe{
+			Listen: "127.0.0.1:8917", TimeLimit: Duration(5 * time.Minute), CPUs: 2, Memory: 4 << 30, Steps: 4, Budget: Duration(2 * time.Minute),
+			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize/launch.sock", MaxRunning: 8,
+		},
+		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
+	}
+}

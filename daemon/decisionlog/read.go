@@ -1,0 +1,233 @@
+package decisionlog
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+)
+
+// ErrNotFound says that the log has no such job.
+var ErrNotFound = errors.New("the decision log has no such job")
+
+// Story is everything that the log knows of one job.
+type Story struct {
+	Job       Job                  `json:"job"`
+	Events    []Event              `json:"events"`
+	Probes    []Probe              `json:"probes"`
+	Estimates []estimator.Estimate `json:"estimates"`
+	Decisions []Decision           `json:"decisions"`
+}
+
+// Line is one line of the list of decisions.
+type Line struct {
+	Job        Job       `json:"job"`
+	Decision   *Decision `json:"decision,omitempty"`
+	Confidence string    `json:"confidence,omitempty"`
+	// ComfortableHighBytes is the upper end of the estimate; 0: none.
+	ComfortableHighBytes int64 `json:"comfortable_high_bytes,omitempty"`
+}
+
+const jobColumns = `j.id, j.token, j.mode, j.state, j.finished, coalesce(j.slurm_job_id, 0), j.uid, j.gid, j.job_name, j.partition_name, j.account, j.qos, j.work_dir, j.asked,
+	j.profile, j.fingerprint, j.script_sha256, j.submitted_at, j.begin_at, j.hold_until, j.updated_at, j.node_list`
+
+const decisionColumns = `d.at, d.verdict, d.code, d.reason, d.margin_bytes, d.need_bytes, d.target, d.change`
+
+// Unfinished returns the story of every job whose life is not at an end, oldest first.
+func (l *Log) Unfinished(ctx context.Context) ([]Story, error) {
+	return l.stories(ctx, `SELECT `+jobColumns+` FROM jobs j WHERE j.finished = 0 ORDER BY j.id`)
+}
+
+// Story returns one job by its Slurm job id, the latest when ids were used again.
+func (l *Log) Story(ctx context.Context, slurmJobID uint32) (Story, error) {
+	found, err := l.stories(ctx, `SELECT `+jobColumns+` FROM jobs j WHERE j.slurm_job_id = ? ORDER BY j.id DESC LIMIT 1`, slurmJobID)
+	if err != nil {
+		return Story{}, err
+	}
+	if len(found) == 0 {
+		return Story{}, fmt.Errorf("job %d: %w", slurmJobID, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+// StoryByToken returns one job by its token.
+func (l *Log) StoryByToken(ctx context.Context, token string) (Story, error) {
+	found, err := l.stories(ctx, `SELECT `+jobColumns+` FROM jobs j WHERE j.token = ?`, token)
+	if err != nil {
+		return Story{}, err
+	}
+	if len(found) == 0 {
+		return Story{}, fmt.Errorf("token %.40q: %w", token, ErrNotFound)
+	}
+	return found[0], nil
+}
+
+func (l *Log) stories(ctx context.Context, query string, args ...any) ([]Story, error) {
+	rows, err := l.db.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	var all []Story
+	err = each(rows, func() error {
+		job, err := scanJob(rows)
+		all = append(all, Story{Job: job})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read jobs: %w", err)
+	}
+	for i := range all {
+		if err := l.fill(ctx, &all[i]); err != nil {
+			return nil, fmt.Errorf("read job %d: %w", all[i].Job.ID, err)
+		}
+	}
+	return all, nil
+}
+
+func (l *Log) fill(ctx context.Context, s *Story) error {
+	rows, err := l.db.QueryContext(ctx, `SELECT at, state, code, detail FROM events WHERE job = ? ORDER BY id`, s.Job.ID)
+	if err != nil {
+		return err
+	}
+	if err := each(rows, func() error {
+		var e Event
+		var at int64
+		err := rows.Scan(&at, &e.State, &e.Code, &e.Detail)
+		e.At = instant(at)
+		s.Events = append(s.Events, e)
+		return err
+	}); err != nil {
+		return err
+	}
+	rows, err = l.db.QueryContext(ctx, `SELECT id, name, key_sha256, coalesce(slurm_job_id, 0), requested_at, coalesce(reported_at, 0), coalesce(bundle_sha256, ''), coalesce(bundle_bytes, 0)
+		FROM probes WHERE job = ? ORDER BY id`, s.Job.ID)
+	if err != nil {
+		return err
+	}
+	if err := each(rows, func() error {
+		var p Probe
+		var requested, reported int64
+		err := rows.Scan(&p.ID, &p.Name, &p.KeySHA256, &p.SlurmJobID, &requested, &reported, &p.BundleSHA256, &p.BundleBytes)
+		p.RequestedAt, p.ReportedAt = instant(requested), instant(reported)
+		s.Probes = append(s.Probes, p)
+		return err
+	}); err != nil {
+		return err
+	}
+	rows, err = l.db.QueryContext(ctx, `SELECT body FROM estimates WHERE job = ? ORDER BY id`, s.Job.ID)
+	if err != nil {
+		return err
+	}
+	if err := each(rows, func() error {
+		var body string
+		if err := rows.Scan(&body); err != nil {
+			return err
+		}
+		var e estimator.Estimate
+		err := json.Unmarshal([]byte(body), &e)
+		s.Estimates = append(s.Estimates, e)
+		return err
+	}); err != nil {
+		return err
+	}
+	rows, err = l.db.QueryContext(ctx, `SELECT `+decisionColumns+` FROM decisions d WHERE d.job = ? ORDER BY d.id`, s.Job.ID)
+	if err != nil {
+		return err
+	}
+	return each(rows, func() error {
+		var d decisionScan
+		if err := rows.Scan(d.fields()...); err != nil {
+			return err
+		}
+		decision, err := d.decision()
+		if err == nil {
+			s.Decisions = append(s.Decisions, *decision)
+		}
+		return err
+	})
+}
+
+// List returns the latest jobs, newest first. Only jobs of uid are returned when it is not nil.
+func (l *Log) List(ctx context.Context, limit int, uid *uint32) ([]Line, error) {
+	rows, err := l.db.QueryContext(ctx, `SELECT `+jobColumns+`, `+decisionColumns+`, coalesce(e.confidence, ''), coalesce(e.comfortable_high_bytes, 0)
+		FROM jobs j LEFT JOIN decisions d ON d.id = (SELECT max(id) FROM decisions WHERE job = j.id) LEFT JOIN estimates e ON e.id = d.estimate
+		WHERE ?1 IS NULL OR j.uid = ?1 ORDER BY j.id DESC LIMIT ?2`, uid, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	var lines []Line
+	err = each(rows, func() error {
+		var line Line
+		var d decisionScan
+		job, err := scanJob(rows, append(d.fields(), &line.Confidence, &line.ComfortableHighBytes)...)
+		if err != nil {
+			return err
+		}
+		line.Job = job
+		line.Decision, err = d.decision()
+		lines = append(lines, line)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return lines, nil
+}
+
+func scanJob(rows *sql.Rows, more ...any) (Job, error) {
+	var j Job
+	var asked string
+	var submitted, begin, hold, updated int64
+	err := rows.Scan(append([]any{&j.ID, &j.Token, &j.Mode, &j.State, &j.Finished, &j.SlurmJobID, &j.UID, &j.GID, &j.Name, &j.Partition, &j.Account, &j.QOS, &j.WorkDir, &asked,
+		&j.Profile, &j.Fingerprint, &j.ScriptSHA256, &submitted, &begin, &hold, &updated, &j.NodeList}, more...)...)
+	if err != nil {
+		return Job{}, err
+	}
+	j.SubmittedAt, j.BeginAt, j.HoldUntil, j.UpdatedAt = instant(submitted), instant(begin), instant(hold), instant(updated)
+	return j, json.Unmarshal([]byte(asked), &j.Asked)
+}
+
+// decisionScan reads the columns of a decision, which may all be NULL.
+type decisionScan struct {
+	at, margin, need                      sql.NullInt64
+	verdict, code, reason, target, change sql.NullString
+}
+
+func (d *decisionScan) fields() []any {
+	return []any{&d.at, &d.verdict, &d.code, &d.reason, &d.margin, &d.need, &d.target, &d.change}
+}
+
+func (d *decisionScan) decision() (*Decision, error) {
+	if !d.verdict.Valid {
+		return nil, nil
+	}
+	out := Decision{At: instant(d.at.Int64), Verdict: Verdict(d.verdict.String), Code: d.code.String, Reason: d.reason.String, MarginBytes: d.margin.Int64, NeedBytes: d.need.Int64}
+	if err := json.Unmarshal([]byte(d.target.String), &out.Target); err != nil {
+		return nil, err
+	}
+	return &out, json.Unmarshal([]byte(d.change.String), &out.Change)
+}
+
+// each runs do for every row and closes the rows.
+func each(rows *sql.Rows, do func() error) error {
+	for rows.Next() {
+		if err := do(); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+func instant(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+func toValidUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

@@ -1,0 +1,290 @@
+// Package policy turns an estimate and the site's table into a new request, or
+// into a reason to leave the job alone. It is pure: it reads no file, no clock
+// and no queue, and the same input always gives the same decision.
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/request"
+)
+
+// Verdict is what is to be done with a job.
+type Verdict string
+
+// The verdicts: change the request; the request is right as it is; nothing can be said, so nothing is done.
+const (
+	Rewrite    Verdict = "rewrite"
+	Keep       Verdict = "keep"
+	LeaveAlone Verdict = "leave_alone"
+)
+
+// Codes of a Decision, kept in the log beside the codes of request.RefusedError.
+const (
+	CodeSmaller       = "smaller_row_fits"
+	CodeNarrowed      = "row_chosen"
+	CodeUpsized       = "larger_row_needed"
+	CodeAlready       = "already_smallest"
+	CodeConfidence    = "confidence_too_low"
+	CodeNotOneRank    = "several_gpus"
+	CodeFitsNothing   = "fits_nothing"
+	CodeNeedsMore     = "needs_more_than_asked"
+	CodeUnknownGPU    = "unknown_gpu"
+	CodeInvalidAnswer = "invalid_estimate"
+)
+
+// Row is one row of the site's table.
+type Row struct {
+	FitsBytes int64
+	Target    request.Target
+}
+
+// Rules are what the site allows.
+type Rules struct {
+	// ActOn are the levels of confidence at which a request may be changed.
+	ActOn []estimator.Confidence
+	// MarginPercent and MarginMinBytes make the margin that is added to the estimate: the larger of the two.
+	MarginPercent  int
+	MarginMinBytes int64
+	// Upsizing allows a larger card than was asked for when the job would die on the one that was.
+	Upsizing bool
+	// Rows, smallest first.
+	Rows []Row
+	// ShardBytes is what one shard stands for, 0: no shards. ShardMax is the number of shards of one GPU.
+	ShardBytes int64
+	ShardMax   int
+	// Own are the features of the table's constraints.
+	Own map[string]bool
+	// CapacityBytes gives the memory of a GPU type or feature that the site has tied to a GPU profile.
+	CapacityBytes map[string]int64
+}
+
+// Input is one job.
+type Input struct {
+	Asked      request.Request
+	Estimate   estimator.Estimate
+	Version    request.Version
+	EnvDropped bool
+}
+
+// Decision is the verdict with everything that it rests on.
+type Decision struct {
+	Verdict     Verdict
+	Code        string
+	Reason      string
+	MarginBytes int64
+	NeedBytes   int64
+	Target      request.Target
+	Change      request.Change
+}
+
+// Decide chooses the smallest row of the table that holds the job. It never chooses a row that is smaller than
+// the need, and never one that is larger than what was asked for unless the site allows that.
+func (r Rules) Decide(in Input) Decision {
+	if err := in.Estimate.Validate(); err != nil {
+		return leave(CodeInvalidAnswer, "the estimate is not valid: %v", err)
+	}
+	if !r.actsOn(in.Estimate.Confidence) {
+		return leave(CodeConfidence, "the estimate's confidence is %s%s", in.Estimate.Confidence, because(in.Estimate.Reasons))
+	}
+	if len(in.Estimate.Ranks) != 1 {
+		return leave(CodeNotOneRank, "the estimate is for %d GPUs, only jobs with one are changed", len(in.Estimate.Ranks))
+	}
+	rank := in.Estimate.Ranks[0]
+	d := Decision{MarginBytes: max(rank.ComfortableHighBytes/100*int64(r.MarginPercent), r.MarginMinBytes)}
+	d.NeedBytes = rank.ComfortableHighBytes + d.MarginBytes
+	need := fmt.Sprintf("the job needs %s: %s estimated (%s, confidence %s) and %s margin",
+		size(d.NeedBytes), size(rank.ComfortableHighBytes), in.Estimate.Estimator, in.Estimate.Confidence, size(d.MarginBytes))
+
+	asked, specific, known := r.askedBytes(in.Asked)
+	if !known {
+		return d.leave(CodeUnknownGPU, "%s, but the size of what was asked for (%s) is not in the site's table", need, in.Asked)
+	}
+	// A run that met the end of the modelled card's memory needs more than that card, however much it showed.
+	wouldDie := d.NeedBytes > asked || !in.Estimate.Fits
+	if wouldDie && !r.Upsizing {
+		return d.leave(CodeNeedsMore, "%s, more than the %s that was asked for can hold for certain", need, size(asked))
+	}
+	limit := asked
+	if wouldDie {
+		limit = 1<<63 - 1
+	}
+
+	var refused *request.RefusedError
+	for _, row := range r.candidates(d.NeedBytes) {
+		if row.FitsBytes > limit || !in.Estimate.Fits && row.FitsBytes <= asked {
+			continue
+		}
+		if specific && !wouldDie && row.FitsBytes == asked && row.Target.Shards == 0 {
+			d.Verdict, d.Code, d.Target = Keep, CodeAlready, row.Target
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
+			return d.noting(refused)
+		}
+		change, err := in.Asked.Change(row.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped})
+		if err != nil {
+			if e, ok := request.IsRefused(err); ok && refused == nil {
+				refused = e
+			}
+			continue
+		}
+		d.Target, d.Change = row.Target, change
+		switch {
+		case len(change.Set) == 0:
+			d.Verdict, d.Code = Keep, CodeAlready
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
+		case wouldDie:
+			d.Verdict, d.Code = Rewrite, CodeUpsized
+			d.Reason = fmt.Sprintf("%s; it would die on %s (%s), and %s (%s) holds it", need, in.Asked, size(asked), change.Result, size(row.FitsBytes))
+		case specific:
+			d.Verdict, d.Code = Rewrite, CodeSmaller
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, %s (%s) was asked for", need, change.Result, size(row.FitsBytes), in.Asked, size(asked))
+		default:
+			d.Verdict, d.Code = Rewrite, CodeNarrowed
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, any GPU was asked for", need, change.Result, size(row.FitsBytes))
+		}
+		return d.noting(refused)
+	}
+	if refused != nil {
+		return d.leave(refused.Code, "%s, but the request cannot be changed: %s", need, refused.Detail)
+	}
+	return d.leave(CodeFitsNothing, "%s, and no row of the site's table that may be given holds it", need)
+}
+
+// candidates are the rows that hold the need, smallest first; a share of a GPU comes before a whole one of the same size.
+func (r Rules) candidates(needBytes int64) []Row {
+	var rows []Row
+	if r.ShardBytes > 0 {
+		shards := (needBytes + r.ShardBytes - 1) / r.ShardBytes
+		if shards > 0 && (r.ShardMax == 0 || shards <= int64(r.ShardMax)) {
+			rows = append(rows, Row{FitsBytes: shards * r.ShardBytes, Target: request.Target{Shards: uint64(shards)}})
+		}
+	}
+	for _, row := range r.Rows {
+		if row.FitsBytes >= needBytes {
+			rows = append(rows, row)
+		}
+	}
+	for i := 1; i < len(rows); i++ {
+		for j := i; j > 0 && rows[j].FitsBytes < rows[j-1].FitsBytes; j-- {
+			rows[j], rows[j-1] = rows[j-1], rows[j]
+		}
+	}
+	return rows
+}
+
+// askedBytes is the memory of the largest card that the request allows. specific is false when it allows every card.
+func (r Rules) askedBytes(asked request.Request) (bytes int64, specific, known bool) {
+	for _, ask := range asked.Asks() {
+		if ask.Type == "" {
+			continue
+		}
+		bytes, known = r.sizeOf(func(t request.Target) bool {
+			list := request.ParseList(t.Gres)
+			return len(list) == 1 && strings.EqualFold(list[0].Type, ask.Type)
+		}, ask.Type)
+		return bytes, true, known
+	}
+	terms, alternatives, plain := request.FeatureTerms(asked.Features)
+	if !plain {
+		// What it means is not known, so what it asks for is not either; parts of it may still name a size.
+		return 0, true, false
+	}
+	sized := 0
+	for _, term := range terms {
+		size, ok := r.sizeOf(func(t request.Target) bool {
+			words, _, _ := request.FeatureTerms(t.Constraint)
+			for _, w := range words {
+				if w == term {
+					return true
+				}
+			}
+			return false
+		}, term)
+		if !ok {
+			continue
+		}
+		sized++
+		if sized == 1 || alternatives && size > bytes || !alternatives && size < bytes {
+			bytes = size
+		}
+	}
+	if sized > 0 && (!alternatives || sized == len(terms)) {
+		return bytes, true, true
+	}
+	bytes = 0
+	for _, row := range r.Rows {
+		bytes = max(bytes, row.FitsBytes)
+	}
+	for _, capacity := range r.CapacityBytes {
+		bytes = max(bytes, capacity)
+	}
+	return bytes, false, bytes > 0
+}
+
+// sizeOf is the size of the rows that match, the largest of them, or of the GPU profile that the site tied to the word.
+func (r Rules) sizeOf(match func(request.Target) bool, word string) (int64, bool) {
+	var bytes int64
+	for _, row := range r.Rows {
+		if match(row.Target) {
+			bytes = max(bytes, row.FitsBytes)
+		}
+	}
+	if bytes > 0 {
+		return bytes, true
+	}
+	bytes, ok := r.CapacityBytes[word]
+	return bytes, ok
+}
+
+func (r Rules) actsOn(level estimator.Confidence) bool {
+	if level == estimator.Unknown {
+		return false
+	}
+	for _, l := range r.ActOn {
+		if l == level {
+			return true
+		}
+	}
+	return false
+}
+
+func leave(code, format string, args ...any) Decision { return Decision{}.leave(code, format, args...) }
+
+func (d Decision) leave(code, format string, args ...any) Decision {
+	d.Verdict, d.Code, d.Reason = LeaveAlone, code, fmt.Sprintf(format, args...)
+	d.Target, d.Change = request.Target{}, request.Change{}
+	return d
+}
+
+// noting adds why a smaller row was passed over.
+func (d Decision) noting(refused *request.RefusedError) Decision {
+	if refused != nil {
+		d.Reason += "; a smaller row was passed over: " + refused.Detail
+	}
+	return d
+}
+
+// because lists the first reasons of an estimate.
+func because(reasons []estimator.Reason) string {
+	const shown = 3
+	var parts []string
+	for i, reason := range reasons {
+		if i == shown {
+			parts = append(parts, fmt.Sprintf("and %d more", len(reasons)-shown))
+			break
+		}
+		part := reason.Code
+		if reason.Detail != "" {
+			part += " (" + reason.Detail + ")"
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(parts, ", ")
+}
+
+func size(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/request"
+)
+
+const gib = int64(1) << 30
+
+func table() Rules {
+	return Rules{
+		ActOn: []estimator.Confidence{estimator.Exact, estimator.High}, MarginPercent: 10, MarginMinBytes: gib / 2,
+		Rows: []Row{
+			{12 * gib, request.Target{Constraint: "gpu12g"}},
+			{40 * gib, request.Target{Gres: "gpu:a100:1", Constraint: "gpu40g"}},
+			{80 * gib, request.Target{Constraint: "gpu80g"}},
+		},
+		Own: map[string]bool{"gpu12g": true, "gpu40g": true, "gpu80g": true}, CapacityBytes: map[string]int64{"h200": 141 * gib},
+	}
+}
+
+func estimate(bytes int64, level estimator.Confidence) estimator.Estimate {
+	return estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "A100-80", Confidence: level, Fits: true, Steps: 4,
+		Ranks: []estimator.Rank{{PeakReservedBytes: bytes, ComfortableBytes: bytes, ComfortableHighBytes: bytes}}, Reasons: []estimator.Reason{}}
+}
+
+func TestDecide(t *testing.T) {
+	debian12 := request.Version{Major: 22, Minor: 5, Micro: 8}
+	debian13 := request.Version{Major: 24, Minor: 11, Micro: 5}
+	for _, c := range []struct {
+		name     string
+		asked    request.Request
+		estimate estimator.Estimate
+		version  request.Version
+		change   func(*Rules)
+		verdict  Verdict
+		code     string
+		set      string
+	}{
+		{name: "a constraint of the table is replaced", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
+			verdict: Rewrite, code: CodeSmaller, set: "Features=gpu12g"},
+		{name: "any GPU is narrowed", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(7*gib, estimator.High), version: debian12,
+			verdict: Rewrite, code: CodeNarrowed, set: "Features=gpu12g"},
+		{name: "the owner's other wishes stay", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&gpu80g"}, estimate: estimate(7*gib, estimator.High), version: debian12,
+			verdict: Rewrite, code: CodeSmaller, set: "Features=ib&gpu12g"},
+		{name: "untyped to typed moves the field on 22.05", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(30*gib, estimator.High), version: debian12,
+			verdict: Rewrite, code: CodeSmaller, set: "TresPerNode= TresPerJob=gres:gpu:a100:1 Features=gpu40g"},
+		{name: "untyped to typed in place on 24.11", asked: request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, estimate: estimate(30*gib, estimator.High), version: debian13,
+			verdict: Rewrite, code: CodeSmaller, set: "TresPerNode=gres/gpu:a100:1 Features=gpu40g"},
+		{name: "it needs what it asked for", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(60*gib, estimator.Exact), version: debian12,
+			verdict: Keep, code: CodeAlready},
+		{name: "exactly at the edge", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(12*gib-gib/2-gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.MarginPercent, r.MarginMinBytes = 0, gib+gib/2 }, verdict: Rewrite, code: CodeSmaller, set: "Features=gpu12g"},
+		{name: "one byte over the edge", asked: request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, estimate: estimate(12*gib-gib/2+1, estimator.Exact), version: debian13,
+			change: func(r *Rules) { r.MarginPercent, r.MarginMinBytes = 0, gib/2 }, verdict: Rewrite, code: CodeSmaller, set: "TresPerNode=gres/gpu:a100:1 Features=gpu40g"},
+		{name: "would die, upsizing not allowed", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}, estimate: estimate(30*gib, estimator.Exact), version: debian12,
+			verdict: LeaveAlone, code: CodeNeedsMore},
+		{name: "would die, upsizing allowed", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}, estimate: estimate(60*gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.Upsizing = true }, verdict: Rewrite, code: CodeUpsized, set: "Features=gpu80g"},
+		{name: "fits nothing", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(100*gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.Upsizing = true }, verdict: LeaveAlone, code: CodeFitsNothing},
+		{name: "low is not acted upon", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(gib, estimator.Low), version: debian12,
+			verdict: LeaveAlone, code: CodeConfidence},
+		{name: "unknown is never acted upon", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimator.NewUnknown("vgpu", "A100-80", estimator.Reason{Code: "script_failed"}), version: debian12,
+			change: func(r *Rules) { r.ActOn = append(r.ActOn, estimator.Unknown) }, verdict: LeaveAlone, code: CodeConfidence},
+		{name: "a type that nobody sized", asked: request.Request{TresPerNode: "gres:gpu:k80:1"}, estimate: estimate(gib, estimator.Exact), version: debian12,
+			verdict: LeaveAlone, code: CodeUnknownGPU},
+		{name: "a type that a profile sizes, kept because constraint and type may not meet", asked: request.Request{TresPerNode: "gres:gpu:h200:1"}, estimate: estimate(30*gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.Rows = r.Rows[1:2] }, verdict: LeaveAlone, code: request.CodeInnerSrun},
+		{name: "brackets are left alone", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "[rack1|rack2]"}, estimate: estimate(gib, estimator.Exact), version: debian12,
+			verdict: LeaveAlone, code: CodeUnknownGPU},
+		{name: "shards where Slurm can", asked: request.Request{TresPerNode: "gres/gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian13,
+			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: Rewrite, code: CodeNarrowed, set: "TresPerNode=gres/shard:4"},
+		{name: "no shards where Slurm cannot", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: Rewrite, code: CodeNarrowed, set: "Features=gpu12g"},
+		{name: "two ranks", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: func() estimator.Estimate {
+			e := estimate(gib, estimator.Exact)
+			e.Ranks = append(e.Ranks, e.Ranks[0])
+			return e
+		}(), version: debian12, verdict: LeaveAlone, code: CodeNotOneRank},
+		{name: "an estimate that does not add up", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimator.Estimate{Schema: "other"}, version: debian12,
+			verdict: LeaveAlone, code: CodeInvalidAnswer},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rules := table()
+			if c.change != nil {
+				c.change(&rules)
+			}
+			d := rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: c.version})
+			var set []string
+			for _, a := range d.Change.Set {
+				set = append(set, a.Key+"="+a.Value)
+			}
+			if d.Verdict != c.verdict || d.Code != c.code || strings.Join(set, " ") != c.set {
+				t.Errorf("got %s %s %q\nwant %s %s %q\nreason: %s", d.Verdict, d.Code, set, c.verdict, c.code, c.set, d.Reason)
+			}
+			if d.Reason == "" {
+				t.Error("no reason")
+			}
+		})
+	}
+}
+
+// TestDecideNeverTooSmall draws sites, jobs and estimates: a rewrite always holds the need and never exceeds what was asked for.
+func TestDecideNeverTooSmall(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rules := table()
+		rules.Upsizing = rapid.Bool().Draw(t, "upsizing")
+		rules.MarginPercent = rapid.IntRange(0, 100).Draw(t, "percent")
+		rules.MarginMinBytes = rapid.Int64Range(0, 8*gib).Draw(t, "least")
+		if rapid.Bool().Draw(t, "shards") {
+			rules.ShardBytes, rules.ShardMax = gib, 80
+		}
+		fits := map[string]int64{"": 80 * gib, "gpu12g": 12 * gib, "gpu40g": 40 * gib, "gpu80g": 80 * gib, "gpu12g|gpu40g": 40 * gib, "ib": 80 * gib}
+		feature := rapid.SampledFrom([]string{"", "gpu12g", "gpu40g", "gpu80g", "gpu12g|gpu40g", "ib"}).Draw(t, "feature")
+		asked := request.Request{TresPerNode: "gres:gpu:1", Features: feature}
+		version := rapid.SampledFrom([]request.Version{{Major: 22, Minor: 5, Micro: 8}, {Major: 24, Minor: 11, Micro: 5}, {Major: 20, Minor: 11, Micro: 4}}).Draw(t, "version")
+		e := estimate(rapid.Int64Range(1, 200*gib).Draw(t, "bytes"), rapid.SampledFrom([]estimator.Confidence{estimator.Exact, estimator.High, estimator.Low}).Draw(t, "confidence"))
+		e.Fits = rapid.Bool().Draw(t, "fits")
+		d := rules.Decide(Input{Asked: asked, Estimate: e, Version: version})
+		if d.Verdict != Rewrite {
+			return
+		}
+		if e.Confidence == estimator.Low {
+			t.Fatal("acted on a low confidence")
+		}
+		var given int64
+		for _, row := range rules.Rows {
+			if row.Target == d.Target {
+				given = row.FitsBytes
+			}
+		}
+		if d.Target.Shards > 0 {
+			given = int64(d.Target.Shards) * gib
+		}
+		if need := e.Ranks[0].ComfortableHighBytes; given < need || given < d.NeedBytes {
+			t.Fatalf("gave %d for a need of %d (%d with margin)", given, need, d.NeedBytes)
+		}
+		if given > fits[feature] && !rules.Upsizing {
+			t.Fatalf("gave %d where %q (%d) was asked for", given, feature, fits[feature])
+		}
+	})
+}

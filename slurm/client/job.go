@@ -1,0 +1,146 @@
+package client
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/slurm/request"
+)
+
+// Job is what `scontrol show job -o` says of one job.
+type Job struct {
+	ID        uint32
+	Name      string
+	UserID    uint32
+	State     string
+	Reason    string
+	Partition string
+	NodeList  string
+	ExitCode  string
+	// EligibleAt is the time before which the job does not start: its begin time while that lies ahead.
+	EligibleAt   time.Time
+	StartAt      time.Time
+	AdminComment string
+	Request      request.Request
+	// Ambiguous says that a key stands twice on the line, as when a job is named like one; such a line is not acted upon.
+	Ambiguous bool
+}
+
+// Pending reports whether the job waits to start.
+func (j Job) Pending() bool { return j.State == "PENDING" }
+
+// Ended reports whether the job will not run any more.
+func (j Job) Ended() bool {
+	switch j.State {
+	case "PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT", "":
+		return false
+	}
+	return true
+}
+
+// tokenMark introduces the token that the plugin leaves in AdminComment.
+const tokenMark = "gresize:v1:"
+
+// Token returns the token that the plugin left in the job, or "".
+func (j Job) Token() string {
+	_, rest, found := strings.Cut(j.AdminComment, tokenMark)
+	if !found {
+		return ""
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_'
+	})
+	if end >= 0 {
+		rest = rest[:end]
+	}
+	return rest
+}
+
+// knownKeys are the keys that are read, and those that end a value with blanks in it.
+var knownKeys = map[string]bool{
+	"JobId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
+	"Partition": true, "NodeList": true, "ExitCode": true, "Features": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
+	"Comment": true, "StdErr": true, "StdIn": true, "StdOut": true, "Power": true, "Extra": true, "Container": true, "CpusPerTres": true, "MemPerTres": true,
+	"TresPerJob": true, "TresPerNode": true, "TresPerSocket": true, "TresPerTask": true, "MailUser": true, "MailType": true, "TresBind": true, "TresFreq": true,
+}
+
+// slurmTime is how scontrol prints a time when SLURM_TIME_FORMAT is unset; the child's TZ is UTC.
+const slurmTime = "2006-01-02T15:04:05"
+
+// ParseJob reads one line of `scontrol show job -o`. ok is false when the line describes no job.
+func ParseJob(line []byte) (j Job, ok bool) {
+	line = bytes.TrimRight(line, "\r\n ")
+	if !bytes.HasPrefix(line, []byte("JobId=")) {
+		return Job{}, false
+	}
+	values := make(map[string]string, len(knownKeys))
+	key, start := "", 0
+	take := func(end int) {
+		if key == "" {
+			return
+		}
+		if _, twice := values[key]; twice {
+			j.Ambiguous = true
+			return
+		}
+		values[key] = string(line[start:end])
+	}
+	for i := 0; i < len(line); {
+		word := line[i:]
+		if end := bytes.IndexByte(word, ' '); end >= 0 {
+			word = word[:end]
+		}
+		if eq := bytes.IndexByte(word, '='); eq > 0 && knownKeys[string(word[:eq])] {
+			take(max(i-1, 0))
+			key, start = string(word[:eq]), i+eq+1
+		}
+		i += len(word) + 1
+	}
+	take(len(line))
+
+	// first cuts what an unknown key of another release may have left behind a value that has no blanks.
+	first := func(k string) string {
+		v, _, _ := strings.Cut(values[k], " ")
+		if v == "(null)" || v == "N/A" {
+			return ""
+		}
+		return v
+	}
+	id, err := strconv.ParseUint(first("JobId"), 10, 32)
+	if err != nil {
+		return Job{}, false
+	}
+	uid, ok := numberInParentheses(first("UserId"))
+	if !ok {
+		return Job{}, false
+	}
+	j.ID, j.UserID = uint32(id), uid
+	j.Name, j.AdminComment = values["JobName"], values["AdminComment"]
+	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = first("JobState"), first("Reason"), first("Partition"), first("NodeList"), first("ExitCode")
+	j.EligibleAt, j.StartAt = parseTime(first("EligibleTime")), parseTime(first("StartTime"))
+	j.Request = request.Request{
+		TresPerNode: first("TresPerNode"), TresPerJob: first("TresPerJob"), TresPerSocket: first("TresPerSocket"), TresPerTask: first("TresPerTask"),
+		MemPerTres: first("MemPerTres"), CpusPerTres: first("CpusPerTres"), Features: first("Features"),
+	}
+	return j, j.State != ""
+}
+
+// numberInParentheses reads 1001 out of alice(1001); a name may itself hold parentheses.
+func numberInParentheses(s string) (uint32, bool) {
+	open := strings.LastIndexByte(s, '(')
+	if open < 0 || !strings.HasSuffix(s, ")") {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(s[open+1:len(s)-1], 10, 32)
+	return uint32(n), err == nil
+}
+
+func parseTime(s string) time.Time {
+	t, err := time.ParseInLocation(slurmTime, s, time.UTC)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

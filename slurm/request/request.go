@@ -1,0 +1,317 @@
+// Package request owns a job's resource request as Slurm spells it: it reads
+// every spelling of a GPU request, says how a pending job can be changed to
+// another resource on a given release of Slurm, and prints what to send. It
+// talks to nobody: package client carries the change out.
+package request
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Field is a field of a job that can name GPUs; its value is the key that `scontrol update` understands.
+type Field string
+
+// The fields that can name a GPU, in the order in which they are looked at.
+const (
+	PerNode   Field = "TresPerNode"
+	PerJob    Field = "TresPerJob"
+	PerSocket Field = "TresPerSocket"
+	PerTask   Field = "TresPerTask"
+)
+
+// Fields lists every field that can name a GPU.
+var Fields = []Field{PerNode, PerJob, PerSocket, PerTask}
+
+// Request is the part of a job that says which GPU it wants. Values are as Slurm holds them.
+type Request struct {
+	TresPerNode   string `json:"tres_per_node,omitempty"`
+	TresPerJob    string `json:"tres_per_job,omitempty"`
+	TresPerSocket string `json:"tres_per_socket,omitempty"`
+	TresPerTask   string `json:"tres_per_task,omitempty"`
+	MemPerTres    string `json:"mem_per_tres,omitempty"`
+	CpusPerTres   string `json:"cpus_per_tres,omitempty"`
+	Features      string `json:"features,omitempty"`
+}
+
+// Get returns the value of a field.
+func (r Request) Get(f Field) string {
+	switch f {
+	case PerNode:
+		return r.TresPerNode
+	case PerJob:
+		return r.TresPerJob
+	case PerSocket:
+		return r.TresPerSocket
+	case PerTask:
+		return r.TresPerTask
+	}
+	return ""
+}
+
+func (r *Request) set(f Field, value string) {
+	switch f {
+	case PerNode:
+		r.TresPerNode = value
+	case PerJob:
+		r.TresPerJob = value
+	case PerSocket:
+		r.TresPerSocket = value
+	case PerTask:
+		r.TresPerTask = value
+	}
+}
+
+// String shows the request the way a person would type it.
+func (r Request) String() string {
+	var parts []string
+	for _, f := range Fields {
+		if v := r.Get(f); v != "" {
+			parts = append(parts, map[Field]string{PerNode: "--gres=", PerJob: "--gpus=", PerSocket: "--gpus-per-socket=", PerTask: "--gpus-per-task="}[f]+v)
+		}
+	}
+	if r.Features != "" {
+		parts = append(parts, "--constraint="+r.Features)
+	}
+	if len(parts) == 0 {
+		return "no GPU"
+	}
+	return strings.Join(parts, " ")
+}
+
+// Ask is one place in which a request names a GPU, or a share of one.
+type Ask struct {
+	Field Field
+	Entry
+}
+
+// Asks lists every place in which the request names gpu, shard or mps.
+func (r Request) Asks() []Ask {
+	var asks []Ask
+	for _, f := range Fields {
+		for _, e := range ParseList(r.Get(f)) {
+			if e.Name == "gpu" || e.Name == "shard" || e.Name == "mps" {
+				asks = append(asks, Ask{Field: f, Entry: e})
+			}
+		}
+	}
+	return asks
+}
+
+// Equivalent reports whether two requests ask for the same, whatever their spelling.
+func Equivalent(a, b Request) bool {
+	for _, f := range Fields {
+		if canonical(a.Get(f)) != canonical(b.Get(f)) {
+			return false
+		}
+	}
+	return clean(a.Features) == clean(b.Features) && canonical(a.MemPerTres) == canonical(b.MemPerTres) && canonical(a.CpusPerTres) == canonical(b.CpusPerTres)
+}
+
+func clean(s string) string {
+	if s == "(null)" {
+		return ""
+	}
+	return s
+}
+
+func canonical(text string) string {
+	var b strings.Builder
+	for _, e := range ParseList(clean(text)) {
+		if e.Name == "" {
+			b.WriteString(e.Raw)
+		} else {
+			b.WriteString(e.Name + ":" + e.Type + ":" + strconv.FormatUint(e.Count, 10))
+		}
+		b.WriteByte(',')
+	}
+	return b.String()
+}
+
+// Codes of RefusedError, kept in the log.
+const (
+	CodeConstraint   = "constraint_left_alone"
+	CodeSpelling     = "request_not_understood"
+	CodeSlurmVersion = "slurm_cannot_change"
+	CodeShardMemory  = "shard_with_memory_per_gpu"
+	CodeInnerSrun    = "inner_srun_would_fail"
+)
+
+// RefusedError says why a request cannot be changed to a target.
+type RefusedError struct{ Code, Detail string }
+
+func (e *RefusedError) Error() string { return e.Detail }
+
+func refuse(code, format string, args ...any) error {
+	return &RefusedError{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// Target is one row of the site's table in Slurm's words.
+type Target struct {
+	// Gres is the generic resource, e.g. gpu:a100_3g.20gb:1; empty leaves the GPU request as it is.
+	Gres string `json:"gres,omitempty"`
+	// Constraint is a feature expression that is merged with the owner's own.
+	Constraint string `json:"constraint,omitempty"`
+	// Shards, when not 0, asks for that many shards in place of a GPU.
+	Shards uint64 `json:"shards,omitempty"`
+}
+
+// Assignment is one Key=Value of `scontrol update`.
+type Assignment struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Change is how to get from one request to another.
+type Change struct {
+	Set    []Assignment `json:"set"`
+	Result Request      `json:"result"`
+}
+
+// Options are the circumstances of a change.
+type Options struct {
+	Version Version
+	// Own are the features of the site's table; see MergeFeatures.
+	Own map[string]bool
+	// EnvDropped says that the plugin has removed the SLURM_GPUS* and SLURM_*_PER_GPU variables from the job.
+	EnvDropped bool
+}
+
+// Change works out how a pending job with one GPU is moved to target. It returns a *RefusedError when
+// this release of Slurm cannot do it or the outcome would not be certain.
+func (r Request) Change(target Target, o Options) (Change, error) {
+	asks := r.Asks()
+	if len(asks) != 1 || asks[0].Name != "gpu" || asks[0].Count != 1 {
+		return Change{}, refuse(CodeSpelling, "only a request for exactly one GPU can be changed, this one is %s", r)
+	}
+	ask := asks[0]
+	result := r
+	if target.Shards > 0 && target.Gres != "" {
+		return Change{}, refuse(CodeSpelling, "a target has either a gres or shards")
+	}
+	if target.Gres != "" {
+		if err := changeType(&result, ask, target.Gres, o); err != nil {
+			return Change{}, err
+		}
+	}
+	if target.Shards > 0 {
+		if err := changeToShards(&result, ask, target.Shards, o); err != nil {
+			return Change{}, err
+		}
+	}
+	features, err := MergeFeatures(r.Features, target.Constraint, o.Own)
+	if err != nil {
+		return Change{}, err
+	}
+	result.Features = features
+	return Change{Set: Difference(r, result), Result: result}, nil
+}
+
+// Difference lists what to send so that a job with request from becomes one with request to.
+// Emptied fields come first: the controller appends to a field that is not yet empty.
+func Difference(from, to Request) []Assignment {
+	var set []Assignment
+	for _, f := range Fields {
+		if from.Get(f) != to.Get(f) && to.Get(f) == "" {
+			set = append(set, Assignment{string(f), ""})
+		}
+	}
+	for _, f := range Fields {
+		if from.Get(f) != to.Get(f) && to.Get(f) != "" {
+			set = append(set, Assignment{string(f), to.Get(f)})
+		}
+	}
+	if from.Features != to.Features {
+		set = append(set, Assignment{"Features", to.Features})
+	}
+	return set
+}
+
+func changeType(result *Request, ask Ask, gres string, o Options) error {
+	want := parseEntry(gres)
+	if want.Name != "gpu" || want.Count != 1 {
+		return refuse(CodeSpelling, "the target gres %q is not one GPU", gres)
+	}
+	if strings.EqualFold(want.Type, ask.Type) {
+		return nil
+	}
+	if ask.Type != "" && !o.EnvDropped {
+		return refuse(CodeInnerSrun, "an srun inside the job would still ask for type %s", ask.Type)
+	}
+	entry := newEntry(o.Version, "gpu", want.Type, 1)
+	if o.Version.replacesGres() {
+		setEntry(result, ask, entry)
+		return nil
+	}
+	if ask.Type != "" {
+		return refuse(CodeSlurmVersion, "Slurm %s cannot change the GPU type of a pending job from %s to %q", o.Version, ask.Type, want.Type)
+	}
+	// The same field refuses untyped -> typed up to 22.05; moving the request to the other field works.
+	switch ask.Field {
+	case PerNode:
+		moveEntry(result, ask, PerJob, entry)
+	case PerJob:
+		moveEntry(result, ask, PerNode, entry)
+	default:
+		return refuse(CodeSlurmVersion, "Slurm %s cannot give a type to a request made with %s", o.Version, ask.Field)
+	}
+	return nil
+}
+
+func changeToShards(result *Request, ask Ask, shards uint64, o Options) error {
+	if !o.Version.replacesGres() {
+		return refuse(CodeSlurmVersion, "Slurm %s cannot change a GPU of a pending job to shards", o.Version)
+	}
+	if result.MemPerTres != "" || result.CpusPerTres != "" {
+		return refuse(CodeShardMemory, "a job with --mem-per-gpu or --cpus-per-gpu cannot become a shard job")
+	}
+	if !strings.HasPrefix(ask.Prefix, "gres") && ask.Field != PerNode {
+		return refuse(CodeSpelling, "the GPU request %q has no gres prefix", ask.Raw)
+	}
+	if ask.Field != PerNode && !o.EnvDropped {
+		return refuse(CodeInnerSrun, "an srun inside the job would still ask for a GPU")
+	}
+	entry := newEntry(o.Version, "shard", "", shards)
+	if ask.Field == PerNode {
+		setEntry(result, ask, entry)
+	} else {
+		moveEntry(result, ask, PerNode, entry)
+	}
+	return nil
+}
+
+// setEntry replaces one entry of a list and keeps its neighbours.
+func setEntry(r *Request, ask Ask, entry Entry) {
+	list := ParseList(r.Get(ask.Field))
+	for i := range list {
+		if list[i].Raw == ask.Raw {
+			list[i] = entry
+			break
+		}
+	}
+	r.set(ask.Field, list.String())
+}
+
+// moveEntry takes an entry out of its field and puts another into field to.
+func moveEntry(r *Request, ask Ask, to Field, entry Entry) {
+	var rest List
+	removed := false
+	for _, e := range ParseList(r.Get(ask.Field)) {
+		if !removed && e.Raw == ask.Raw {
+			removed = true
+			continue
+		}
+		rest = append(rest, e)
+	}
+	r.set(ask.Field, rest.String())
+	r.set(to, append(ParseList(r.Get(to)), entry).String())
+}
+
+// IsRefused unwraps a RefusedError.
+func IsRefused(err error) (*RefusedError, bool) {
+	var refused *RefusedError
+	ok := errors.As(err, &refused)
+	return refused, ok
+}
