@@ -1,0 +1,222 @@
+package minicluster
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// The partitions of every cluster that has nodes for them.
+const (
+	// GPUPartition holds the nodes with a GPU.
+	GPUPartition = "gpu"
+	// ProbePartition holds the nodes without one. The default is GPUPartition when it exists.
+	ProbePartition = "probe"
+)
+
+var (
+	plainName  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,40}$`)
+	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	safeInPath = regexp.MustCompile(`^/[A-Za-z0-9_./+-]*$`)
+)
+
+// checkNodes refuses what Slurm's configuration could not say, before a daemon dies of it.
+func checkNodes(nodes []Node) error {
+	if len(nodes) == 0 {
+		return fmt.Errorf("minicluster: no nodes")
+	}
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if !plainName.MatchString(n.Name) || seen[n.Name] {
+			return fmt.Errorf("minicluster: node name %q is not a plain name or is there twice", n.Name)
+		}
+		seen[n.Name] = true
+		if n.CPUs < 1 || n.RealMemoryMiB < 1 || n.GPUs < 0 || n.Shards < 0 {
+			return fmt.Errorf("minicluster: node %s: CPUs and RealMemoryMiB must be positive, GPUs and Shards not negative", n.Name)
+		}
+		if n.GPUs == 0 && (n.Shards > 0 || n.GPUType != "" || len(n.GPUEnv) > 0) {
+			return fmt.Errorf("minicluster: node %s has no GPU but a GPU's type, shards or environment", n.Name)
+		}
+		if n.GPUs > 0 && n.Shards%n.GPUs != 0 {
+			return fmt.Errorf("minicluster: node %s: %d shards cannot be split evenly over %d GPUs", n.Name, n.Shards, n.GPUs)
+		}
+		for _, word := range append([]string{n.GPUType}, n.Features...) {
+			if word != "" && !plainName.MatchString(word) {
+				return fmt.Errorf("minicluster: node %s: %q cannot be a GPU type or a feature", n.Name, word)
+			}
+		}
+		for _, line := range n.GPUEnv {
+			name, value, ok := strings.Cut(line, "=")
+			if !ok || !envName.MatchString(name) || strings.ContainsAny(value, "\n\r\x00") {
+				return fmt.Errorf("minicluster: node %s: %q is not NAME=value on one line", n.Name, line)
+			}
+		}
+	}
+	return nil
+}
+
+// slurmConf is the text of slurm.conf. Nothing in it needs systemd, cgroups or an address beside loopback.
+func (c *Cluster) slurmConf() string {
+	var b strings.Builder
+	set := func(key, value string) { fmt.Fprintf(&b, "%s=%s\n", key, value) }
+	set("ClusterName", "gresize")
+	set("SlurmctldHost", "localhost(127.0.0.1)")
+	set("SlurmctldPort", strconv.Itoa(c.controllerPort))
+	set("SlurmUser", c.opts.SlurmUser)
+	set("SlurmdUser", "root")
+	set("AuthType", "auth/munge")
+	set("AuthInfo", "socket="+c.path("run/munge/socket"))
+	set("CredType", "cred/munge")
+	set("CommunicationParameters", "NoCtldInAddrAny,NoInAddrAny")
+	set("ProctrackType", "proctrack/linuxproc")
+	set("TaskPlugin", "task/none")
+	set("JobAcctGatherType", "jobacct_gather/none")
+	set("MpiDefault", "none")
+	set("SwitchType", "switch/none")
+	set("SelectType", "select/cons_tres")
+	set("SelectTypeParameters", "CR_Core_Memory")
+	set("SchedulerType", "sched/backfill")
+	set("SchedulerParameters", "sched_interval=1,bf_interval=1,batch_sched_delay=0")
+	set("GresTypes", "gpu,shard")
+	// The CPUs and the memory of the nodes are invented, so that a small machine can run many small jobs.
+	set("SlurmdParameters", "config_overrides")
+	set("ReturnToService", "2")
+	set("DefMemPerCPU", "1024")
+	// A finished job must stay visible until its test has looked.
+	set("MinJobAge", "3600")
+	set("MailProg", "/bin/true")
+	set("KillWait", "2")
+	// A busy machine must not make Slurm give up on a node or on an answer.
+	set("SlurmdTimeout", "3600")
+	set("MessageTimeout", "60")
+	set("TaskProlog", c.path("bin/task_prolog"))
+	set("StateSaveLocation", c.path("state"))
+	set("SlurmctldPidFile", c.path("run/slurmctld/pid"))
+	set("SlurmctldLogFile", c.path("log/slurmctld.log"))
+	set("SlurmctldDebug", "verbose")
+	set("SlurmdSpoolDir", c.path("spool/%n"))
+	set("SlurmdPidFile", c.path("run/%n.pid"))
+	set("SlurmdLogFile", c.path("log/slurmd-%n.log"))
+	set("SlurmdDebug", "verbose")
+	if c.opts.Plugin != "" {
+		set("PluginDir", c.systemPlugins+":"+c.path("plugin"))
+		set("JobSubmitPlugins", strings.TrimSuffix(strings.TrimPrefix(filepath.Base(c.opts.Plugin), "job_submit_"), ".so"))
+	}
+	var gpuNodes, cpuNodes []string
+	for i, n := range c.opts.Nodes {
+		fmt.Fprintf(&b, "NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=%d", n.Name, c.nodePorts[i], n.CPUs, n.RealMemoryMiB)
+		if n.GPUs > 0 {
+			gpuNodes = append(gpuNodes, n.Name)
+			fmt.Fprintf(&b, " Gres=gpu:%s%d", typePrefix(n.GPUType), n.GPUs)
+			if n.Shards > 0 {
+				fmt.Fprintf(&b, ",shard:%d", n.Shards)
+			}
+		} else {
+			cpuNodes = append(cpuNodes, n.Name)
+		}
+		if len(n.Features) > 0 {
+			fmt.Fprintf(&b, " Feature=%s", strings.Join(n.Features, ","))
+		}
+		b.WriteString("\n")
+	}
+	if len(gpuNodes) > 0 {
+		fmt.Fprintf(&b, "PartitionName=%s Nodes=%s Default=YES MaxTime=INFINITE State=UP\n", GPUPartition, strings.Join(gpuNodes, ","))
+	}
+	if len(cpuNodes) > 0 {
+		isDefault := ""
+		if len(gpuNodes) == 0 {
+			isDefault = " Default=YES"
+		}
+		fmt.Fprintf(&b, "PartitionName=%s Nodes=%s%s MaxTime=INFINITE State=UP\n", ProbePartition, strings.Join(cpuNodes, ","), isDefault)
+	}
+	return b.String()
+}
+
+func typePrefix(gpuType string) string {
+	if gpuType == "" {
+		return ""
+	}
+	return gpuType + ":"
+}
+
+// gresConf is the text of gres.conf: one device file for each GPU, which also carries its part of the shards.
+func (c *Cluster) gresConf() string {
+	var b strings.Builder
+	b.WriteString("AutoDetect=off\n")
+	for _, n := range c.opts.Nodes {
+		for i := range n.GPUs {
+			device := c.devicePath(n.Name, i)
+			fmt.Fprintf(&b, "NodeName=%s Name=gpu ", n.Name)
+			if n.GPUType != "" {
+				fmt.Fprintf(&b, "Type=%s ", n.GPUType)
+			}
+			fmt.Fprintf(&b, "File=%s\n", device)
+			if n.Shards > 0 {
+				fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d File=%s\n", n.Name, n.Shards/n.GPUs, device)
+			}
+		}
+	}
+	return b.String()
+}
+
+func (c *Cluster) devicePath(node string, index int) string {
+	return c.path(filepath.Join("dev", node, "nvidia"+strconv.Itoa(index)))
+}
+
+// taskProlog is the script that slurmstepd runs before every task, the batch script included. Slurm takes the lines
+// `export NAME=value` of its output into the task's environment: that puts the node's virtual GPU under the job.
+func (c *Cluster) taskProlog() string {
+	var b strings.Builder
+	b.WriteString("#!/bin/sh\n# A job that was given no GPU sees none.\n[ -n \"${CUDA_VISIBLE_DEVICES:-}\" ] || exit 0\ncase \"${SLURMD_NODENAME:-}\" in\n")
+	for _, n := range c.opts.Nodes {
+		lines := c.gpuEnv(n)
+		if len(lines) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "%s)\n", n.Name)
+		for _, line := range lines {
+			name, value, _ := strings.Cut(line, "=")
+			if name == "LD_LIBRARY_PATH" {
+				// The job's own entries stay, behind ours; a step inside the job already has ours.
+				fmt.Fprintf(&b, "  case \":${LD_LIBRARY_PATH:-}:\" in *:%s:*) ;; *) printf 'export LD_LIBRARY_PATH=%%s%%s\\n' %s \"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" ;; esac\n",
+					shellQuote(value), shellQuote(value))
+				continue
+			}
+			fmt.Fprintf(&b, "  printf '%%s\\n' %s\n", shellQuote("export "+line))
+		}
+		b.WriteString("  ;;\n")
+	}
+	b.WriteString("esac\n")
+	return b.String()
+}
+
+// gpuEnv is the environment of a job on the node: what the virtual GPU needs, then what the caller adds or overrides.
+func (c *Cluster) gpuEnv(n Node) []string {
+	if n.GPUs == 0 {
+		return nil
+	}
+	var lines []string
+	if c.opts.VGPUDir != "" {
+		dir := c.path("share/vgpu")
+		lines = append(lines,
+			"LD_AUDIT="+filepath.Join(dir, "gresize-audit.so"),
+			"LD_LIBRARY_PATH="+dir,
+			"GRESIZE_VGPU_DIR="+dir,
+			"TRITON_LIBCUDA_PATH="+dir,
+			"GRESIZE_VGPU_COUNT="+strconv.Itoa(n.GPUs))
+	}
+	if len(n.GPUProfile) > 0 {
+		lines = append(lines, "GRESIZE_VGPU_PROFILE="+c.profilePath(n.Name))
+	}
+	return append(lines, n.GPUEnv...)
+}
+
+func (c *Cluster) profilePath(node string) string {
+	return c.path(filepath.Join("gpu", node+".profile"))
+}
+
+func shellQuote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,151 @@
+package minicluster
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// lockName is held with flock while a cluster's process lives. The kernel drops it when that process dies, however it dies.
+const lockName = "owner.lock"
+
+func lockDir(dir string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("minicluster: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("minicluster: a cluster is running in %s", dir)
+	}
+	return lock, nil
+}
+
+// sweep ends what killed processes of ours left running in folders below base, and removes these.
+func sweep(base string) {
+	dirs, err := filepath.Glob(filepath.Join(base, dirPattern+"*"))
+	if err != nil {
+		return
+	}
+	for _, dir := range dirs {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() || info.Sys().(*syscall.Stat_t).Uid != 0 {
+			continue
+		}
+		// A folder without a lock file belongs to a Start that is just now making it.
+		if _, err := os.Lstat(filepath.Join(dir, lockName)); err != nil {
+			continue
+		}
+		lock, err := lockDir(dir)
+		if err != nil {
+			continue
+		}
+		if os.Getenv("GRESIZE_MINICLUSTER_KEEP") == "" {
+			killAll(dir)
+			os.RemoveAll(dir)
+		}
+		lock.Close()
+	}
+}
+
+// othersCanEnter checks that SlurmUser and the users of jobs can reach the folder.
+func othersCanEnter(dir string) error {
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Stat(at)
+		if err != nil {
+			return fmt.Errorf("minicluster: %w", err)
+		}
+		if info.Mode().Perm()&0o005 == 0 || info.Mode().Perm()&0o001 == 0 {
+			return fmt.Errorf("minicluster: %s in the path of %s is closed to other users; leave Options.Dir empty or choose a folder that all can enter", at, dir)
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+func mkdir(path string) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	// The caller's umask must not close it to the other users.
+	if err := os.Chmod(path, 0o755); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	return nil
+}
+
+func writeFile(path string, data []byte, mode os.FileMode) error {
+	if err := os.WriteFile(path, data, mode); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	return nil
+}
+
+// Install copies a file or a folder to where every user of the cluster can read it, and returns its path there. A
+// checkout below /root cannot be read by jobs.
+func (c *Cluster) Install(source string) (string, error) {
+	target := c.path(filepath.Join("share", filepath.Base(source)))
+	if err := copyTree(source, target); err != nil {
+		return "", err
+	}
+	return target, nil
+}
+
+// copyTree copies a file or a folder, readable by all. Links inside it are followed when they lead to plain files.
+func copyTree(source, target string) error {
+	root, err := filepath.EvalSymlinks(source)
+	if err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		to := target + strings.TrimPrefix(path, root)
+		if entry.IsDir() {
+			return mkdir(to)
+		}
+		return copyFile(path, to)
+	})
+	if err != nil {
+		return fmt.Errorf("minicluster: copying %s: %w", source, err)
+	}
+	return nil
+}
+
+func copyFile(source, target string) (err error) {
+	in, err := os.Open(source)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a plain file", source)
+	}
+	// A program that is being run cannot be written over, but it can be replaced.
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	out, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Chmod(0o644 | info.Mode().Perm()&0o111)
+}

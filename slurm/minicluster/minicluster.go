@@ -1,0 +1,548 @@
+// Package minicluster runs a real Slurm on one machine: munged, slurmctld as an unprivileged user, and one slurmd for
+// each node, all on loopback and in one folder, without systemd and without cgroups. The demo and the tests submit jobs
+// to it as a second unprivileged user. Its GPU nodes have device files that lead nowhere and, when the caller gives them
+// one, a virtual GPU that a task prolog puts under each job.
+//
+// It needs root, Debian's Slurm packages and the two users; tools/setup installs and creates them.
+package minicluster
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Options say what the cluster is made of. Default gives the usual ones.
+type Options struct {
+	// Dir is the folder of the cluster, readable by everyone up to the root. Empty: a new one in the folder for
+	// temporary files, which Stop removes.
+	Dir   string
+	Nodes []Node
+	// Plugin is a job_submit_NAME.so to load, or empty. It is copied.
+	Plugin string
+	// PluginConf is given to slurmctld as GRESIZE_PLUGIN_CONF when it is not empty.
+	PluginConf string
+	// SlurmUser is the account of slurmctld, DefaultSlurmUser when empty.
+	SlurmUser string
+	// VGPUDir holds the libraries of the virtual GPU, or is empty. It is copied.
+	VGPUDir string
+	// Log gets a line for each step of starting and stopping, when it is not nil.
+	Log io.Writer
+}
+
+// Node is one slurmd.
+type Node struct {
+	Name string
+	// CPUs and RealMemoryMiB are what Slurm believes; the machine need not have them.
+	CPUs          int
+	RealMemoryMiB int
+	// GPUModel names the GPU profile. It is for the caller, who makes GPUProfile and GPUEnv of it.
+	GPUModel string
+	// GPUType is the type in Slurm's gres, as in gpu:a100:1.
+	GPUType string
+	GPUs    int
+	// Shards is the number on the whole node, split evenly over its GPUs.
+	Shards   int
+	Features []string
+	// GPUProfile is the text of the virtual GPU's profile. The cluster writes it to a file that jobs can read and
+	// gives them its path as GRESIZE_VGPU_PROFILE.
+	GPUProfile []byte
+	// GPUEnv are further NAME=value lines for every job that is given a GPU of this node.
+	GPUEnv []string
+}
+
+// Cluster is a running Slurm. Its methods may be called from several goroutines.
+type Cluster struct {
+	opts           Options
+	dir            string
+	ownsDir        bool
+	lock           *os.File
+	ports          *portBlock
+	controllerPort int
+	nodePorts      []int
+	systemPlugins  string
+	slurmUser      account
+
+	mu         sync.Mutex
+	controller *daemon
+	others     []*daemon
+	stopped    bool
+}
+
+// startTimeout bounds the wait for all nodes to be idle. It takes two seconds on an idle machine.
+const startTimeout = 60 * time.Second
+
+// dirPattern names the folders that Start makes by itself, and finds those that a killed process left behind.
+const dirPattern = "gresize-mc-"
+
+// Start brings the cluster up and returns when every node is idle. The caller must call Stop.
+// What a killed process left running from an earlier cluster of ours is cleared away first.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("minicluster: needs root, to run slurmd and to submit jobs as other users")
+	}
+	if opts.SlurmUser == "" {
+		opts.SlurmUser = DefaultSlurmUser
+	}
+	if err := checkNodes(opts.Nodes); err != nil {
+		return nil, err
+	}
+	c := &Cluster{opts: opts}
+	var err error
+	if c.slurmUser, err = lookUp(opts.SlurmUser); err != nil {
+		return nil, err
+	}
+	for _, program := range []string{"munged", "slurmctld", "slurmd"} {
+		if _, err := findProgram(program); err != nil {
+			return nil, err
+		}
+	}
+	if c.systemPlugins, err = findPluginDir(); err != nil {
+		return nil, err
+	}
+	if err := c.openDir(); err != nil {
+		return nil, err
+	}
+	if err := c.bringUp(ctx); err != nil {
+		logs := c.Logs(25)
+		c.Stop()
+		return nil, fmt.Errorf("%w\n%s", err, logs)
+	}
+	return c, nil
+}
+
+func (c *Cluster) bringUp(ctx context.Context) error {
+	var err error
+	if c.ports, err = reservePorts(); err != nil {
+		return err
+	}
+	if c.controllerPort, err = c.ports.take(); err != nil {
+		return err
+	}
+	for range c.opts.Nodes {
+		port, err := c.ports.take()
+		if err != nil {
+			return err
+		}
+		c.nodePorts = append(c.nodePorts, port)
+	}
+	if err := c.writeFiles(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	munged, err := c.startDaemon("munged", nil, nil, "munged", "--foreground", "--force", "--num-threads=2",
+		"--key-file="+c.path("etc/munge.key"), "--socket="+c.path("run/munge/socket"),
+		"--pid-file="+c.path("run/munge/pid"), "--seed-file="+c.path("run/munge/seed"))
+	if err != nil {
+		return err
+	}
+	c.others = append(c.others, munged)
+	if err := waitFor(ctx, startTimeout, func() (bool, error) {
+		_, err := os.Stat(c.path("run/munge/socket"))
+		return err == nil, munged.exited()
+	}); err != nil {
+		return fmt.Errorf("minicluster: munged made no socket: %w", err)
+	}
+	if err := c.StartController(); err != nil {
+		return err
+	}
+	for _, n := range c.opts.Nodes {
+		d, err := c.startDaemon("slurmd-"+n.Name, nil, nil, "slurmd", "-D", "-N", n.Name, "-f", c.conf())
+		if err != nil {
+			return err
+		}
+		c.others = append(c.others, d)
+	}
+	if err := c.waitIdle(ctx); err != nil {
+		return err
+	}
+	c.say("%d nodes idle after %.1f s, configuration %s", len(c.opts.Nodes), time.Since(begin).Seconds(), c.conf())
+	return nil
+}
+
+// openDir makes or takes over the folder and marks it as ours while this process lives.
+func (c *Cluster) openDir() error {
+	c.dir = c.opts.Dir
+	if c.dir == "" {
+		base := os.TempDir()
+		sweep(base)
+		dir, err := os.MkdirTemp(base, dirPattern)
+		if err != nil {
+			return fmt.Errorf("minicluster: %w", err)
+		}
+		c.dir, c.ownsDir = dir, true
+	}
+	var err error
+	if c.dir, err = filepath.Abs(c.dir); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	// Links are resolved because processes are later found by the paths that they hold open.
+	if c.dir, err = filepath.EvalSymlinks(c.dir); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	if !safeInPath.MatchString(c.dir) || len(c.dir) > maxDirBytes {
+		return fmt.Errorf("minicluster: folder %q: at most %d bytes of letters, digits and _./+- (Slurm's configuration and the paths of sockets)", c.dir, maxDirBytes)
+	}
+	if err := os.Chmod(c.dir, 0o755); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	if err := othersCanEnter(c.dir); err != nil {
+		return err
+	}
+	lock, err := lockDir(c.dir)
+	if err != nil {
+		return err
+	}
+	c.lock = lock
+	killAll(c.dir)
+	return nil
+}
+
+// maxDirBytes leaves room for the longest socket below the folder; the kernel allows 107 bytes.
+const maxDirBytes = 70
+
+// subfolders of a cluster's folder; removed and made anew by every Start.
+var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", "log", "state", "spool", "dev", "bin", "plugin", "gpu", "share", "work"}
+
+func (c *Cluster) writeFiles() error {
+	for _, sub := range subfolders {
+		if !strings.Contains(sub, "/") {
+			if err := os.RemoveAll(c.path(sub)); err != nil {
+				return fmt.Errorf("minicluster: %w", err)
+			}
+		}
+		if err := mkdir(c.path(sub)); err != nil {
+			return err
+		}
+	}
+	for _, sub := range []string{"state", "log", "run/slurmctld"} {
+		if err := os.Chown(c.path(sub), int(c.slurmUser.uid), int(c.slurmUser.gid)); err != nil {
+			return fmt.Errorf("minicluster: %w", err)
+		}
+	}
+	key := make([]byte, 128)
+	if _, err := rand.Read(key); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	for _, n := range c.opts.Nodes {
+		for _, dir := range []string{c.path("spool/" + n.Name), c.path("dev/" + n.Name)} {
+			if err := mkdir(dir); err != nil {
+				return err
+			}
+		}
+		for i := range n.GPUs {
+			// The device of /dev/null: Slurm only wants a device node to be there.
+			device := c.devicePath(n.Name, i)
+			if err := syscall.Mknod(device, syscall.S_IFCHR|0o666, 1<<8|3); err != nil {
+				return fmt.Errorf("minicluster: device file %s: %w", device, err)
+			}
+		}
+		if len(n.GPUProfile) > 0 {
+			if err := writeFile(c.profilePath(n.Name), n.GPUProfile, 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	if c.opts.Plugin != "" {
+		base := filepath.Base(c.opts.Plugin)
+		if !strings.HasPrefix(base, "job_submit_") || !strings.HasSuffix(base, ".so") {
+			return fmt.Errorf("minicluster: plugin %s is not called job_submit_NAME.so", c.opts.Plugin)
+		}
+		if err := copyTree(c.opts.Plugin, c.path("plugin/"+base)); err != nil {
+			return err
+		}
+	}
+	if c.opts.VGPUDir != "" {
+		if err := copyTree(c.opts.VGPUDir, c.path("share/vgpu")); err != nil {
+			return err
+		}
+	}
+	files := []struct {
+		name, text string
+		mode       os.FileMode
+	}{
+		{"etc/munge.key", string(key), 0o400},
+		{"etc/slurm.conf", c.slurmConf(), 0o644},
+		{"etc/gres.conf", c.gresConf(), 0o644},
+		// This one's set-up touches nothing; without the line slurmd looks for cgroups and dies where there are none.
+		{"etc/cgroup.conf", "CgroupPlugin=cgroup/v1\n", 0o644},
+		{"bin/task_prolog", c.taskProlog(), 0o755},
+	}
+	for _, f := range files {
+		if err := writeFile(c.path(f.name), []byte(f.text), f.mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// StartController starts slurmctld, as SlurmUser. Start has done it once; this is for after KillController.
+func (c *Cluster) StartController() error {
+	env := []string{}
+	if c.opts.PluginConf != "" {
+		env = append(env, "GRESIZE_PLUGIN_CONF="+c.opts.PluginConf)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return errors.New("minicluster: stopped")
+	}
+	if c.controller != nil && c.controller.exited() == nil {
+		return errors.New("minicluster: slurmctld is running")
+	}
+	d, err := c.startDaemon("slurmctld", &c.slurmUser, env, "slurmctld", "-D", "-f", c.conf())
+	if err != nil {
+		return err
+	}
+	c.controller = d
+	return nil
+}
+
+// KillController ends slurmctld with SIGKILL, as a crash would.
+func (c *Cluster) KillController() error {
+	d := c.currentController()
+	if d == nil || d.exited() != nil {
+		return errors.New("minicluster: slurmctld is not running")
+	}
+	d.signalAndWait(syscall.SIGKILL, stopGrace)
+	return nil
+}
+
+// RestartController ends slurmctld in order, which saves its state, starts it again and waits until all nodes answer.
+func (c *Cluster) RestartController(ctx context.Context) error {
+	if d := c.currentController(); d != nil && d.exited() == nil {
+		d.signalAndWait(syscall.SIGTERM, controllerGrace)
+	}
+	if err := c.StartController(); err != nil {
+		return err
+	}
+	return c.waitUp(ctx)
+}
+
+// ControllerPID is the process id of slurmctld, 0 when it is not running.
+func (c *Cluster) ControllerPID() int {
+	d := c.currentController()
+	if d == nil || d.exited() != nil {
+		return 0
+	}
+	return d.cmd.Process.Pid
+}
+
+func (c *Cluster) currentController() *daemon {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.controller
+}
+
+// stopGrace is how long a daemon has to go by itself; controllerGrace lets slurmctld write its state.
+const (
+	stopGrace       = 3 * time.Second
+	controllerGrace = 15 * time.Second
+)
+
+// Stop ends every job and every daemon and, when Start chose the folder, removes it. It may be called again.
+func (c *Cluster) Stop() {
+	c.mu.Lock()
+	if c.stopped {
+		c.mu.Unlock()
+		return
+	}
+	c.stopped = true
+	daemons := append([]*daemon{}, c.others...)
+	if c.controller != nil {
+		daemons = append(daemons, c.controller)
+	}
+	c.mu.Unlock()
+
+	// Jobs go first: while slurmd lives it reaps them, and nothing of them is restarted.
+	killAll(c.dir)
+	for _, d := range daemons {
+		d.signalAndWait(syscall.SIGKILL, stopGrace)
+	}
+	if c.ports != nil {
+		c.ports.release()
+	}
+	if c.ownsDir && os.Getenv("GRESIZE_MINICLUSTER_KEEP") == "" {
+		if err := os.RemoveAll(c.dir); err != nil {
+			c.say("%v", err)
+		}
+	}
+	if c.lock != nil {
+		c.lock.Close()
+	}
+	c.say("stopped")
+}
+
+// Dir is the cluster's folder.
+func (c *Cluster) Dir() string { return c.dir }
+
+// Conf is the path of slurm.conf.
+func (c *Cluster) Conf() string { return c.conf() }
+
+// MungeSocket is the path of munged's socket.
+func (c *Cluster) MungeSocket() string { return c.path("run/munge/socket") }
+
+// Env are the NAME=value lines that make Slurm's commands talk to this cluster.
+func (c *Cluster) Env() []string { return []string{"SLURM_CONF=" + c.conf()} }
+
+func (c *Cluster) conf() string            { return c.path("etc/slurm.conf") }
+func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *Cluster) say(format string, args ...any) {
+	if c.opts.Log != nil {
+		fmt.Fprintf(c.opts.Log, "minicluster: "+format+"\n", args...)
+	}
+}
+
+// waitIdle waits until every node is idle, which a fresh cluster becomes.
+func (c *Cluster) waitIdle(ctx context.Context) error {
+	return c.waitNodes(ctx, func(state string) bool { return state == "idle" })
+}
+
+// waitUp waits until every node answers, whatever it is doing.
+func (c *Cluster) waitUp(ctx context.Context) error {
+	return c.waitNodes(ctx, func(state string) bool {
+		return state == "idle" || state == "mix" || state == "alloc" || state == "comp"
+	})
+}
+
+func (c *Cluster) waitNodes(ctx context.Context, good func(string) bool) error {
+	last := ""
+	err := waitFor(ctx, startTimeout, func() (bool, error) {
+		if d := c.currentController(); d.exited() != nil {
+			return false, fmt.Errorf("slurmctld: %w", d.exited())
+		}
+		for _, d := range c.others {
+			if err := d.exited(); err != nil {
+				return false, fmt.Errorf("%s: %w", d.name, err)
+			}
+		}
+		// Without an answer sinfo would try for a minute, in which we would not see that a daemon has died.
+		short, cancel := context.WithTimeout(ctx, sinfoTimeout)
+		defer cancel()
+		out, err := c.Run(short, "root", "sinfo", "--noheader", "--Node", "--format=%N %t")
+		if err != nil {
+			last = err.Error()
+			return false, nil
+		}
+		last = out
+		states := map[string]string{}
+		for line := range strings.Lines(out) {
+			if name, state, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+				states[name] = state
+			}
+		}
+		for _, n := range c.opts.Nodes {
+			if !good(states[n.Name]) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("minicluster: the nodes did not come up: %w; sinfo says: %s", err, last)
+	}
+	return nil
+}
+
+// waitFor calls ready until it says yes, fails, or the time is over.
+func waitFor(ctx context.Context, limit time.Duration, ready func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		ok, err := ready()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+const (
+	pollEvery    = 100 * time.Millisecond
+	sinfoTimeout = 5 * time.Second
+)
+
+// account is a local user.
+type account struct {
+	name, home string
+	uid, gid   uint32
+	groups     []uint32
+}
+
+func lookUp(name string) (account, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		return account{}, fmt.Errorf("minicluster: user %s: %w (tools/setup creates it)", name, err)
+	}
+	a := account{name: name, home: u.HomeDir}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return account{}, fmt.Errorf("minicluster: groups of %s: %w", name, err)
+	}
+	for i, text := range append([]string{u.Uid, u.Gid}, ids...) {
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return account{}, fmt.Errorf("minicluster: user %s: id %q: %w", name, text, err)
+		}
+		switch i {
+		case 0:
+			a.uid = uint32(id)
+		case 1:
+			a.gid = uint32(id)
+		default:
+			a.groups = append(a.groups, uint32(id))
+		}
+	}
+	return a, nil
+}
+
+func (a account) credential() *syscall.Credential {
+	return &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups}
+}
+
+// searchPath is the PATH of daemons, of Slurm's commands and so of jobs.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// findProgram looks a program up in searchPath and not in the caller's PATH, which often lacks the sbin folders.
+func findProgram(name string) (string, error) {
+	if filepath.IsAbs(name) {
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(searchPath) {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("minicluster: %s: %w in %s (tools/setup installs Slurm and munge)", name, exec.ErrNotFound, searchPath)
+}
+
+// findPluginDir finds where Debian keeps Slurm's own plugins.
+func findPluginDir() (string, error) {
+	for _, pattern := range []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib/slurm-wlm", "/usr/lib/slurm", "/usr/lib64/slurm"} {
+		found, err := filepath.Glob(filepath.Join(pattern, "auth_munge.so"))
+		if err == nil && len(found) > 0 {
+			return filepath.Dir(found[0]), nil
+		}
+	}
+	return "", errors.New("minicluster: Slurm's plugins are not in /usr/lib (tools/setup installs them)")
+}
