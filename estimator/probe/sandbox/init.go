@@ -1,0 +1,129 @@
+package sandbox
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gresize/gresize/estimator/probe/hostmem"
+	"golang.org/x/sys/unix"
+)
+
+// memoryStep is the growth of the peak that is worth a message.
+const memoryStep = 16 << 20
+
+// exitNotFound is what a shell says of a command that it cannot find or run.
+const (
+	exitNotFound      = 127
+	exitNotExecutable = 126
+)
+
+// initMain is the first process inside: it has no rights, starts the command,
+// collects the orphans, watches the memory, and takes all with it when it ends.
+func initMain() int {
+	unix.CloseOnExec(configFD)
+	unix.CloseOnExec(controlFD)
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	cfg, err := readConfig()
+	if err != nil {
+		return report(step("read the configuration", err))
+	}
+	go dieWithParent()
+	if err := os.Chdir(cfg.Dir); err != nil {
+		return report(step("enter the working directory", err))
+	}
+	noCore := syscall.Rlimit{}
+	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &noCore); err != nil {
+		return report(step("forbid core files", err))
+	}
+	pid, err := spawn(cfg)
+	if err != nil {
+		code := exitNotFound
+		if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC) {
+			code = exitNotExecutable
+		}
+		_, _ = os.Stderr.WriteString("gresize: " + cfg.Argv[0] + ": " + err.Error() + "\n")
+		_ = send(message{Kind: "exit", Code: code}, nil)
+		return code
+	}
+	sampler := hostmem.Start(hostmem.AllButSelf, memoryStep, func(bytes int64) {
+		_ = send(message{Kind: "memory", Bytes: bytes}, nil)
+	})
+	status := reap(pid)
+	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop()}
+	if status.Signaled() {
+		m.Signal = int(status.Signal())
+		m.Code = 128 + m.Signal
+	}
+	_ = send(m, nil)
+	return 0
+}
+
+// spawn starts the command in a session of its own, so that it has no terminal.
+func spawn(cfg *config) (int, error) {
+	path, err := lookPath(cfg.Argv[0], cfg.Env)
+	if err != nil {
+		return 0, err
+	}
+	signal.Reset() // what is ignored here must not be ignored there
+	pid, err := syscall.ForkExec(path, cfg.Argv, &syscall.ProcAttr{
+		Env: cfg.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	return pid, err
+}
+
+// lookPath searches the PATH of the command, not that of this process.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	path := "/usr/local/bin:/usr/bin:/bin"
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			path = v
+		}
+	}
+	for _, dir := range filepath.SplitList(path) {
+		file := filepath.Join(dir, name)
+		if fi, err := os.Stat(file); err == nil && fi.Mode().IsRegular() && unix.Access(file, unix.X_OK) == nil {
+			return file, nil
+		}
+	}
+	return "", errors.New("command not found")
+}
+
+// reap waits for the command and, meanwhile, for every orphan.
+func reap(pid int) syscall.WaitStatus {
+	for {
+		var status syscall.WaitStatus
+		got, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case got == pid && (status.Exited() || status.Signaled()):
+			return status
+		case errors.Is(err, syscall.ECHILD):
+			return status
+		case err != nil && !errors.Is(err, syscall.EINTR):
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+// dieWithParent ends this process, and with it the whole sandbox, when the
+// other end of the control socket is gone.
+func dieWithParent() {
+	poll := []unix.PollFd{{Fd: controlFD, Events: unix.POLLRDHUP | unix.POLLHUP}}
+	for {
+		if _, err := unix.Poll(poll, -1); err != nil {
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			return
+		}
+		os.Exit(exitSetupFailed)
+	}
+}

@@ -1,0 +1,418 @@
+package sandbox
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits on the work of building the view; a machine with more mounts gets the rest read-only.
+const (
+	maxOverlays     = 512
+	maxDepth        = 16
+	maxCopyBytes    = 1 << 20
+	maxNotes        = 40
+	maxMountinfoLen = 4 << 20
+)
+
+// pseudoFileSystems hold no files of anyone; they are shown read-only as they are.
+var pseudoFileSystems = []string{
+	"proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "mqueue", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore",
+	"hugetlbfs", "fusectl", "binfmt_misc", "efivarfs", "nsfs", "rpc_pipefs", "selinuxfs",
+}
+
+// builder puts the new view together under base, which is a private tmpfs.
+type builder struct {
+	base     string
+	policy   Policy
+	mounts   map[string]string // mount point → file system type
+	points   []string          // mount points, sorted
+	foreign  []string          // directories that get an overlay of their own, see foreign.go
+	overlays int
+	copied   int64
+	notes    []string
+}
+
+func (b *builder) note(format string, args ...any) {
+	if len(b.notes) < maxNotes {
+		b.notes = append(b.notes, fmt.Sprintf(format, args...))
+	}
+}
+
+// build makes the view and enters it. It returns the open report directory.
+func (b *builder) build(cfg *config) (*os.File, error) {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return nil, step("make mounts private", err)
+	}
+	if err := raiseLoopback(); err != nil {
+		return nil, step("raise the loopback interface", err)
+	}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, step("read mountinfo", err)
+	}
+	b.mounts, err = parseMountinfo(io.LimitReader(f, maxMountinfoLen))
+	f.Close()
+	if err != nil {
+		return nil, step("read mountinfo", err)
+	}
+	for point := range b.mounts {
+		b.points = append(b.points, point)
+	}
+	b.foreign = foreignDirs(append([]string{"/tmp", "/var/tmp", cfg.Dir}, cfg.Writable...))
+	b.points = append(b.points, b.foreign...)
+	slices.Sort(b.points)
+
+	if err := tmpfs(b.base, b.policy.ScratchBytes, "0755"); err != nil {
+		return nil, step("mount the private file system", err)
+	}
+	// Paths relative to base keep odd characters of its name out of mount options.
+	if err := os.Chdir(b.base); err != nil {
+		return nil, step("enter the private file system", err)
+	}
+	for _, d := range []string{"root", "upper"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return nil, step("fill the private file system", err)
+		}
+	}
+	// A file system that cannot hold user attributes cannot remember a directory that was removed and made again.
+	if err := unix.Setxattr("upper", "user.gresize", []byte("y"), 0); err != nil {
+		b.note("tmpfs keeps no user attributes here (Linux 6.6 does): a directory that is removed cannot be made again")
+	}
+	if err := b.buildRoot(cfg); err != nil {
+		return nil, err
+	}
+	reports, err := os.Open("root" + ReportDir)
+	if err != nil {
+		return nil, step("open the report directory", err)
+	}
+	return reports, b.enter(cfg)
+}
+
+func (b *builder) buildRoot(cfg *config) error {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return step("read /", err)
+	}
+	special := []string{"proc", "sys", "dev", strings.TrimPrefix(InsideDir, "/")}
+	for _, e := range entries {
+		if !slices.Contains(special, e.Name()) {
+			b.place("/"+e.Name(), "root/"+e.Name(), 0)
+		}
+	}
+	for _, d := range []string{"root/proc", "root/sys", "root/dev", "root/tmp", "root" + InsideDir, "root" + FilesDir, "root" + ReportDir, "root" + ShimDir, "root/.old"} {
+		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return step("make "+strings.TrimPrefix(d, "root"), err)
+		}
+	}
+	for _, d := range []string{"/sys", "/dev"} {
+		if err := bindReadOnly(d, "root"+d); err != nil {
+			return step("bind "+d, err)
+		}
+	}
+	if fi, err := os.Stat("root/dev/shm"); err == nil && fi.IsDir() {
+		if err := tmpfs("root/dev/shm", b.policy.SharedMemoryBytes, "1777"); err != nil {
+			return step("mount /dev/shm", err)
+		}
+	}
+	if err := unix.Mount("proc", "root/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		return step("mount /proc", err)
+	}
+	if err := tmpfs("root"+ReportDir, b.policy.ReportBytes, "0700"); err != nil {
+		return step("mount the report directory", err)
+	}
+	addPasswd("root", cfg.Passwd)
+	return b.fillInside(cfg)
+}
+
+// fillInside puts the files, the executable and the shims in place.
+func (b *builder) fillInside(cfg *config) error {
+	for _, f := range cfg.Files {
+		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." {
+			return step("write a file", fmt.Errorf("%q is no file name", f.Name))
+		}
+		path := "root" + FilesDir + "/" + f.Name
+		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
+			return step("write "+f.Name, err)
+		}
+		if err := os.Chmod(path, os.FileMode(f.Mode)&0o777); err != nil {
+			return step("write "+f.Name, err)
+		}
+	}
+	if err := placeExecutable("root" + exePath); err != nil {
+		return step("place the executable", err)
+	}
+	if b.policy.WithoutShims {
+		return nil
+	}
+	for _, name := range shimNames() {
+		if err := os.Symlink(exePath, "root"+ShimDir+"/"+name); err != nil {
+			return step("place the shims", err)
+		}
+		for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/slurm/bin"} {
+			target := "root" + dir + "/" + name
+			if fi, err := os.Stat(target); err == nil && fi.Mode().IsRegular() && !runsReal(name) {
+				if err := bindReadOnly("root"+exePath, target); err != nil {
+					b.note("%s/%s is not covered by a shim: %v", dir, name, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// placeExecutable shows this program at target. It was opened in another mount
+// namespace, so it is bound by its name; where the name is gone, it is copied.
+func placeExecutable(target string) error {
+	if err := os.WriteFile(target, nil, 0o755); err != nil {
+		return err
+	}
+	opened, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	if name, err := os.Readlink("/proc/self/exe"); err == nil && sameFile(opened, name) && bindReadOnly(name, target) == nil {
+		return nil
+	}
+	out, err := os.OpenFile(target, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, opened); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}
+
+func sameFile(opened *os.File, name string) bool {
+	a, err := opened.Stat()
+	if err != nil {
+		return false
+	}
+	b, err := os.Stat(name)
+	return err == nil && os.SameFile(a, b)
+}
+
+func (b *builder) enter(cfg *config) error {
+	if err := os.Chdir("root"); err != nil {
+		return step("enter the new root", err)
+	}
+	// pivot_root wants a mount point; the view itself stays writable for new names in /.
+	if err := unix.Mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return step("bind the new root", err)
+	}
+	if err := os.Chdir(b.base + "/root"); err != nil {
+		return step("enter the new root", err)
+	}
+	if err := unix.PivotRoot(".", ".old"); err != nil {
+		return step("pivot_root", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return step("enter /", err)
+	}
+	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
+		return step("leave the old root", err)
+	}
+	if err := os.Remove("/.old"); err != nil {
+		return step("leave the old root", err)
+	}
+	if fi, err := os.Stat(cfg.Dir); err != nil || !fi.IsDir() {
+		return step("find the working directory "+cfg.Dir, errors.Join(err, unix.ENOENT))
+	}
+	return nil
+}
+
+// place shows what is at src under dst: directories as overlays, where the
+// kernel can make one; it cannot over a directory that holds other mounts, so
+// such a directory is made anew and its entries are placed one by one.
+func (b *builder) place(src, dst string, depth int) {
+	fi, err := os.Lstat(src)
+	if err != nil {
+		return
+	}
+	switch {
+	case fi.Mode()&os.ModeSymlink != 0:
+		if target, err := os.Readlink(src); err == nil {
+			_ = os.Symlink(target, dst)
+		}
+	case fi.IsDir():
+		if err := os.Mkdir(dst, fi.Mode().Perm()|0o700); err != nil {
+			b.note("%s is missing: %v", src, err)
+			return
+		}
+		b.placeDir(src, dst, fi, depth)
+	case fi.Mode().IsRegular():
+		b.placeFile(src, dst, fi)
+	}
+}
+
+func (b *builder) placeDir(src, dst string, fi os.FileInfo, depth int) {
+	kind, mounted := b.mounts[src]
+	if mounted && slices.Contains(pseudoFileSystems, kind) {
+		b.readOnly(src, dst, nil)
+		return
+	}
+	if !b.holdsMounts(src) {
+		if err := b.overlay(src, dst, fi); err != nil {
+			b.readOnly(src, dst, err)
+		}
+		return
+	}
+	if depth >= maxDepth {
+		b.readOnly(src, dst, errors.New("mounts are nested too deeply"))
+		return
+	}
+	names := b.mountNames(src)
+	if kind != "autofs" { // reading an automounter's directory would mount all of it
+		entries, err := os.ReadDir(src)
+		if err != nil {
+			b.readOnly(src, dst, err)
+			return
+		}
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+	}
+	for _, name := range names {
+		b.place(filepath.Join(src, name), filepath.Join(dst, name), depth+1)
+	}
+}
+
+func (b *builder) placeFile(src, dst string, fi os.FileInfo) {
+	if fi.Size() <= maxCopyBytes {
+		if data, err := os.ReadFile(src); err == nil && os.WriteFile(dst, data, 0o600) == nil {
+			_ = os.Chmod(dst, fi.Mode().Perm())
+			return
+		}
+	}
+	if err := os.WriteFile(dst, nil, 0o600); err != nil {
+		b.note("%s is missing: %v", src, err)
+		return
+	}
+	if err := bindReadOnly(src, dst); err != nil {
+		b.note("%s is empty: %v", src, err)
+	}
+}
+
+func (b *builder) overlay(src, dst string, fi os.FileInfo) error {
+	if b.overlays >= maxOverlays {
+		return fmt.Errorf("more than %d overlays", maxOverlays)
+	}
+	b.overlays++
+	dir := "upper/" + strconv.Itoa(b.overlays)
+	for _, d := range []string{dir, dir + "/u", dir + "/w"} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	mode := fi.Mode().Perm() | 0o700
+	if fi.Mode()&os.ModeSticky != 0 {
+		mode |= os.ModeSticky
+	}
+	if err := os.Chmod(dir+"/u", mode); err != nil {
+		return err
+	}
+	if slices.Contains(b.foreign, src) {
+		b.copyForeignFiles(src, dir+"/u")
+	}
+	options := "lowerdir=" + escapeOption(src) + ",upperdir=" + dir + "/u,workdir=" + dir + "/w,userxattr"
+	return unix.Mount("overlay", dst, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// escapeOption keeps the characters that overlayfs gives a meaning to.
+func escapeOption(path string) string {
+	return strings.NewReplacer(`\`, `\\`, ":", `\:`, ",", `\,`).Replace(path)
+}
+
+// readOnly is the second best for a place that no overlay can cover.
+func (b *builder) readOnly(src, dst string, cause error) {
+	if err := bindReadOnly(src, dst); err != nil {
+		b.note("%s is empty: %v", src, err)
+		return
+	}
+	if cause != nil {
+		b.note("%s is read-only: %v", src, cause)
+	}
+}
+
+func (b *builder) holdsMounts(dir string) bool {
+	return len(b.mountNames(dir)) > 0
+}
+
+// mountNames lists the entries of dir under which something is mounted.
+func (b *builder) mountNames(dir string) []string {
+	var names []string
+	for _, point := range b.points {
+		if rest, ok := strings.CutPrefix(point, dir+"/"); ok {
+			name, _, _ := strings.Cut(rest, "/")
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+func tmpfs(target string, bytes int64, mode string) error {
+	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=%s", bytes, mode))
+}
+
+func bindReadOnly(src, dst string) error {
+	if err := unix.Mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	err := unix.MountSetattr(unix.AT_FDCWD, dst, unix.AT_RECURSIVE, &attr)
+	if err != nil {
+		_ = unix.Unmount(dst, unix.MNT_DETACH) // rather nothing than something that can be written to
+	}
+	return err
+}
+
+// parseMountinfo maps each mount point to its file system type; of several
+// mounts on one point the last, which hides the others, counts.
+func parseMountinfo(r io.Reader) (map[string]string, error) {
+	mounts := map[string]string{}
+	scanner := bufio.NewScanner(r)
+	scanner.Buffer(nil, 64<<10)
+	for scanner.Scan() {
+		fields := strings.Fields(scanner.Text())
+		dash := slices.Index(fields, "-")
+		if dash < 6 || dash+1 >= len(fields) {
+			return nil, fmt.Errorf("line %q is not of the known form", scanner.Text())
+		}
+		mounts[unescapeMountinfo(fields[4])] = fields[dash+1]
+	}
+	return mounts, scanner.Err()
+}
+
+// unescapeMountinfo turns \040 and its like into the characters they stand for.
+func unescapeMountinfo(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if v, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(v))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

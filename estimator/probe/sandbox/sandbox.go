@@ -1,0 +1,455 @@
+// Package sandbox runs one command so that it can change nothing outside: in
+// user, mount, process, network, IPC and host-name namespaces made by the
+// user's own process, over a private copy-on-write view of the file system.
+// No right grows: the command has the user's own number, no capability and no
+// way to gain one. The package knows nothing of GPUs or of estimates.
+//
+// A program that uses it calls Main first of all: the sandbox is set up by the
+// same executable, started again.
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where the sandbox keeps its own things, seen from inside.
+const (
+	InsideDir = "/.gresize"
+	// FilesDir holds the files of Spec.Files, read-only.
+	FilesDir = InsideDir + "/files"
+	// ReportDir is the one directory whose content is handed out again.
+	ReportDir = InsideDir + "/reports"
+	// ShimDir stands first in PATH.
+	ShimDir = InsideDir + "/shims"
+
+	exePath = InsideDir + "/exe"
+)
+
+// Limits of one sandbox, used where Policy has a zero.
+const (
+	DefaultScratchBytes = int64(2) << 30
+	DefaultReportBytes  = int64(256) << 20
+	defaultSharedBytes  = int64(4) << 30
+
+	maxConfigBytes  = 64 << 20
+	maxMessageBytes = 32 << 10
+	setupTimeout    = 20 * time.Second
+)
+
+// Policy says how much the command may write. Writes go to memory of the node.
+type Policy struct {
+	// ScratchBytes limits what the command changes in the file system.
+	ScratchBytes int64 `json:"scratch_bytes"`
+	// ReportBytes limits what it leaves in ReportDir.
+	ReportBytes int64 `json:"report_bytes"`
+	// SharedMemoryBytes limits /dev/shm.
+	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
+	// WithoutShims leaves srun, sbatch, mail and their like as they are.
+	WithoutShims bool `json:"without_shims,omitempty"`
+	// TemporaryDir is where the mount point is made; default os.TempDir().
+	TemporaryDir string `json:"-"`
+}
+
+// File is a file that the command finds in FilesDir.
+type File struct {
+	Name string `json:"name"`
+	Data []byte `json:"data"`
+	Mode uint32 `json:"mode"`
+}
+
+// Spec is one command to run.
+type Spec struct {
+	Argv []string
+	// Env is the whole environment of the command; nil means none.
+	Env []string
+	// Dir is the working directory; it must exist inside.
+	Dir string
+	// Files appear in FilesDir.
+	Files []File
+	// Output gets what the command writes to its standard output and error.
+	Output io.Writer
+	Policy Policy
+}
+
+// Exit is how the command ended.
+type Exit struct {
+	// Code is the exit status; 128 + the signal when one ended it, as a shell says it.
+	Code int
+	// Signal is the number of the signal, or 0.
+	Signal int
+	// Killed says that the sandbox was ended from outside: by the context, or by a fault of its own.
+	Killed bool
+	// HostPeakBytes is the largest resident memory of all processes together.
+	HostPeakBytes int64
+	// Setup is the time from Start to the start of the command.
+	Setup time.Duration
+	// Notes say where the view of the file system is not the usual one.
+	Notes []string
+}
+
+// UnavailableError says that this machine does not let the user make a sandbox.
+type UnavailableError struct {
+	Op  string
+	Err error
+}
+
+func (e *UnavailableError) Error() string {
+	return fmt.Sprintf("no sandbox: %s: %v%s", e.Op, e.Err, wayOut(e.Err))
+}
+
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// wayOut names the setting that most often stands behind an errno.
+func wayOut(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EUSERS):
+		return " (user namespaces are used up: see sysctl user.max_user_namespaces)"
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
+		return " (user namespaces are not allowed: see sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and" +
+			" kernel.apparmor_restrict_unprivileged_userns; inside a plain chroot they are never allowed)"
+	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSYS):
+		return " (Linux 5.11 or later with user namespaces and overlayfs is wanted)"
+	}
+	return ""
+}
+
+// config is what the starting process tells the two inner stages.
+type config struct {
+	Argv   []string `json:"argv"`
+	Env    []string `json:"env"`
+	Dir    string   `json:"dir"`
+	Files  []File   `json:"files"`
+	Policy Policy   `json:"policy"`
+	// Writable are directories in which the command will make files, such as its home.
+	Writable []string `json:"writable,omitempty"`
+	Base     string   `json:"base"`
+	// Passwd is a line for /etc/passwd where the name service cannot be asked from inside.
+	Passwd string `json:"passwd,omitempty"`
+}
+
+// message is what the inner stages tell the starting process.
+type message struct {
+	Kind   string   `json:"kind"` // ready, failed, memory, exit
+	Op     string   `json:"op,omitempty"`
+	Errno  int      `json:"errno,omitempty"`
+	Text   string   `json:"text,omitempty"`
+	Code   int      `json:"code,omitempty"`
+	Signal int      `json:"signal,omitempty"`
+	Bytes  int64    `json:"bytes,omitempty"`
+	Notes  []string `json:"notes,omitempty"`
+}
+
+// Process is a running sandbox.
+type Process struct {
+	cmd     *exec.Cmd
+	control *net.UnixConn
+	base    string
+	started time.Time
+	reports *os.File
+
+	mu      sync.Mutex
+	exit    Exit
+	exited  bool
+	failure error
+	ready   chan struct{}
+	readyMu sync.Once
+	drained chan struct{}
+	waited  chan error
+}
+
+// Start sets the sandbox up and runs the command in it. When it returns
+// without an error the command is running; when the context ends, everything
+// inside is killed. The error is an *UnavailableError when no sandbox can be had.
+func Start(ctx context.Context, spec Spec) (*Process, error) {
+	if len(spec.Argv) == 0 {
+		return nil, errors.New("sandbox: no command")
+	}
+	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1)}
+	base, err := os.MkdirTemp(spec.Policy.TemporaryDir, "gresize-sandbox-")
+	if err != nil {
+		return nil, &UnavailableError{Op: "make a mount point", Err: err}
+	}
+	if base, err = filepath.Abs(base); err == nil {
+		base, err = filepath.EvalSymlinks(base)
+	}
+	if err != nil {
+		return nil, &UnavailableError{Op: "find the mount point", Err: err}
+	}
+	p.base = base
+	if err := p.launch(ctx, spec); err != nil {
+		p.cleanUp()
+		return nil, err
+	}
+	select {
+	case <-p.ready:
+	case <-p.drained:
+	case <-ctx.Done():
+	case <-time.After(setupTimeout):
+		_ = p.cmd.Process.Kill()
+	}
+	p.mu.Lock()
+	failure, isReady := p.failure, p.reports != nil
+	p.mu.Unlock()
+	if isReady && failure == nil {
+		return p, nil
+	}
+	_ = p.cmd.Process.Kill()
+	<-p.waited
+	<-p.drained
+	p.cleanUp()
+	if failure == nil {
+		failure = errors.Join(errors.New("sandbox: set-up did not finish"), ctx.Err())
+	}
+	return nil, failure
+}
+
+func (p *Process) launch(ctx context.Context, spec Spec) error {
+	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Passwd: passwdLine()}
+	cfg.Policy.fillIn()
+	for _, kv := range spec.Env {
+		if key, value, _ := strings.Cut(kv, "="); key == "HOME" || key == "TMPDIR" {
+			cfg.Writable = append(cfg.Writable, value)
+		}
+	}
+	for _, dir := range append([]string{spec.Dir}, cfg.Writable...) {
+		_, _ = os.Stat(dir) // wakes an automounter while it can still mount
+	}
+	data, err := json.Marshal(cfg)
+	if err != nil {
+		return fmt.Errorf("sandbox: encode configuration: %w", err)
+	}
+	if len(data) > maxConfigBytes {
+		return fmt.Errorf("sandbox: command, environment and files are %d bytes, at most %d", len(data), maxConfigBytes)
+	}
+	configFile, err := memoryFile(data)
+	if err != nil {
+		return &UnavailableError{Op: "memfd_create", Err: err}
+	}
+	defer configFile.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return &UnavailableError{Op: "socketpair", Err: err}
+	}
+	theirs := os.NewFile(uintptr(pair[1]), "control")
+	defer theirs.Close()
+	ours := os.NewFile(uintptr(pair[0]), "control")
+	conn, err := net.FileConn(ours)
+	ours.Close()
+	if err != nil {
+		return fmt.Errorf("sandbox: control socket: %w", err)
+	}
+	p.control = conn.(*net.UnixConn)
+
+	begun := make(chan error, 1)
+	go func() {
+		// The parent-death signal follows the thread, so the thread must live as long as the sandbox.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.startStage(ctx, spec.Output, configFile, theirs)
+		begun <- err
+		if err == nil {
+			p.waited <- p.cmd.Wait()
+		}
+	}()
+	if err := <-begun; err != nil {
+		close(p.drained)
+		return &UnavailableError{Op: "make namespaces", Err: err}
+	}
+	go p.listen()
+	return nil
+}
+
+// startStage starts the set-up stage. Root maps every number so that files of
+// others keep their owners; anyone else can map but himself.
+func (p *Process) startStage(ctx context.Context, output io.Writer, configFile, control *os.File) error {
+	uid, gid := os.Geteuid(), os.Getegid()
+	everyone := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
+	attempts := [][2][]syscall.SysProcIDMap{{
+		{{ContainerID: uid, HostID: uid, Size: 1}}, {{ContainerID: gid, HostID: gid, Size: 1}},
+	}}
+	if uid == 0 {
+		attempts = append([][2][]syscall.SysProcIDMap{{everyone, everyone}}, attempts...)
+	}
+	var err error
+	for _, ids := range attempts {
+		cmd := exec.CommandContext(ctx, "/proc/self/exe")
+		cmd.Args = []string{argSetup}
+		cmd.Env = []string{}
+		cmd.Dir = "/"
+		cmd.Stdout, cmd.Stderr = output, output
+		cmd.ExtraFiles = []*os.File{configFile, control} // become 3 and 4
+		cmd.WaitDelay = 2 * time.Second
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
+				syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+			UidMappings: ids[0],
+			GidMappings: ids[1],
+			Setsid:      true,
+			Pdeathsig:   syscall.SIGKILL,
+		}
+		if uid != 0 {
+			// Root has all capabilities of the new namespace by itself. The overlay works with the rights of
+			// the stage that mounts it, and its working directory has no permission bits: hence the three on
+			// files, which reach only files of this user.
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
+				unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN}
+		}
+		if err = cmd.Start(); err == nil {
+			p.cmd = cmd
+			return nil
+		}
+	}
+	return err
+}
+
+// listen takes the messages of the inner stages until they are gone.
+func (p *Process) listen() {
+	defer close(p.drained)
+	buf, oob := make([]byte, maxMessageBytes), make([]byte, 256)
+	for {
+		n, oobn, _, _, err := p.control.ReadMsgUnix(buf, oob)
+		if err != nil || n == 0 {
+			return
+		}
+		received := receivedFile(oob[:oobn])
+		var m message
+		if json.Unmarshal(buf[:n], &m) != nil {
+			if received != nil {
+				received.Close()
+			}
+			continue
+		}
+		p.take(m, received)
+	}
+}
+
+func (p *Process) take(m message, received *os.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case m.Kind == "ready" && p.reports == nil && received != nil:
+		p.reports, received = received, nil
+		p.exit.Setup = time.Since(p.started)
+		p.exit.Notes = m.Notes
+		p.readyMu.Do(func() { close(p.ready) })
+	case m.Kind == "failed" && !p.exited:
+		var err error = syscall.Errno(m.Errno)
+		if m.Errno == 0 {
+			err = errors.New(m.Text)
+		}
+		p.failure = &UnavailableError{Op: m.Op, Err: err}
+	case m.Kind == "memory":
+		p.exit.HostPeakBytes = max(p.exit.HostPeakBytes, m.Bytes)
+	case m.Kind == "exit" && !p.exited:
+		p.exited = true
+		p.exit.Code, p.exit.Signal = m.Code, m.Signal
+		p.exit.HostPeakBytes = max(p.exit.HostPeakBytes, m.Bytes)
+	}
+	if received != nil {
+		received.Close()
+	}
+}
+
+// Wait waits for the end of the command and of everything that it started.
+// Reports can be read until Close.
+func (p *Process) Wait() Exit {
+	err := <-p.waited
+	<-p.drained
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.exited {
+		p.exit.Killed = true
+		p.exit.Code, p.exit.Signal = 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
+		var status *exec.ExitError
+		if errors.As(err, &status) && status.Exited() {
+			p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the sandbox itself ended with status %d", status.ExitCode()))
+		}
+	}
+	return p.exit
+}
+
+// Kill ends everything inside at once.
+func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
+
+// ReportPath is ReportDir seen from outside, readable while the command runs
+// and until Close. Its content was written by the command: a stranger's.
+func (p *Process) ReportPath() string { return fmt.Sprintf("/proc/self/fd/%d", p.reports.Fd()) }
+
+// Close frees what the sandbox holds. Call it after Wait.
+func (p *Process) Close() error {
+	var err error
+	if p.reports != nil {
+		err = p.reports.Close()
+	}
+	p.cleanUp()
+	return err
+}
+
+func (p *Process) cleanUp() {
+	if p.control != nil {
+		_ = p.control.Close()
+	}
+	_ = os.Remove(p.base) // the directory is a mount point inside only; outside it stays empty
+}
+
+func (p *Policy) fillIn() {
+	for _, v := range []struct {
+		field *int64
+		value int64
+	}{{&p.ScratchBytes, DefaultScratchBytes}, {&p.ReportBytes, DefaultReportBytes}, {&p.SharedMemoryBytes, defaultSharedBytes}} {
+		if *v.field <= 0 {
+			*v.field = v.value
+		}
+	}
+}
+
+func memoryFile(data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("gresize-sandbox", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "configuration")
+	if _, err := f.Write(data); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func receivedFile(oob []byte) *os.File {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil
+	}
+	var file *os.File
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			if file == nil {
+				file = os.NewFile(uintptr(fd), "reports")
+			} else {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	return file
+}

@@ -1,0 +1,423 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+// run runs a shell script in a sandbox and returns how it ended and what it said.
+func run(t *testing.T, dir, script string, change func(*Spec)) (Exit, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var out bytes.Buffer
+	spec := Spec{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=" + ShimDir + ":" + os.Getenv("PATH")}, Dir: dir, Output: &out}
+	if change != nil {
+		change(&spec)
+	}
+	p, err := Start(ctx, spec)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	exit := p.Wait()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	return exit, out.String()
+}
+
+func TestCommandKeepsItsNameAndItsPlace(t *testing.T) {
+	dir := t.TempDir()
+	exit, out := run(t, dir, "id -u; pwd; exit 7", nil)
+	if exit.Code != 7 || exit.Killed || out != fmt.Sprintf("%d\n%s\n", os.Getuid(), dir) {
+		t.Errorf("%+v\n%s", exit, out)
+	}
+	if len(exit.Notes) != 0 {
+		t.Errorf("notes: %q", exit.Notes)
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "gresize-sandbox-*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// snapshot reads a tree into a map from path to mode, target and content.
+func snapshot(t *testing.T, root string) map[string]string {
+	t.Helper()
+	tree := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		content := ""
+		switch {
+		case info.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			content = string(data)
+		case info.Mode()&fs.ModeSymlink != 0:
+			if content, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		tree[path] = fmt.Sprint(info.Mode(), info.ModTime().UnixNano(), content)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func TestTheWorldStaysAsItWas(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{"model.pt", "logs/a.txt", "logs/deep/b.txt", "keep/c"} {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("before "+name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("model.pt", filepath.Join(home, "latest")); err != nil {
+		t.Fatal(err)
+	}
+	before := snapshot(t, home)
+	exit, out := run(t, home, `set -e
+		echo after > model.pt; test "$(cat model.pt)" = after
+		echo more >> logs/a.txt; tail -n1 logs/a.txt
+		ln -sf keep/c latest; mv keep/c keep/d; chmod 700 keep/d
+		rm -rf logs; test ! -e logs; mkdir logs; test -z "$(ls logs)"
+		touch /gresize-test-root /tmp/gresize-test-tmp /usr/gresize-test-usr /var/tmp/gresize-test /dev/shm/gresize-test
+		rm -rf "$PWD"/* ; ls -A; rm -rf /home/* /opt/* 2>/dev/null || true
+		echo done`, nil)
+	if exit.Code != 0 || !strings.HasSuffix(out, "done\n") {
+		t.Errorf("%+v\n%s", exit, out)
+	}
+	if diff := cmp.Diff(before, snapshot(t, home)); diff != "" {
+		t.Errorf("the world changed:\n%s", diff)
+	}
+	for _, path := range []string{"/gresize-test-root", "/tmp/gresize-test-tmp", "/usr/gresize-test-usr", "/var/tmp/gresize-test", "/dev/shm/gresize-test"} {
+		if _, err := os.Lstat(path); err == nil {
+			t.Errorf("%s exists outside", path)
+		}
+	}
+}
+
+// TestSharedProjectDirectory runs as root only: it needs a directory of a group that the user has but does not stand for.
+func TestSharedProjectDirectory(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Log("run by root in make test")
+		return
+	}
+	home, err := os.MkdirTemp("", "gresize-shared-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(home)
+	const uid, gid, group = 54321, 54321, 54322
+	for _, dir := range []string{"", "of-user", "of-root", "of-root/sub"} {
+		path := filepath.Join(home, dir)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(path, "old"), []byte("before\n"), 0o664); err != nil {
+			t.Fatal(err)
+		}
+		owner := 0
+		if dir == "of-user" {
+			owner = uid
+		}
+		for _, p := range []string{path, filepath.Join(path, "old")} {
+			if err := os.Chown(p, owner, group); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chmod(filepath.Join(path, "old"), 0o664); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, 0o775|os.ModeSetgid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := snapshot(t, home)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(home, "..", filepath.Base(home)+".program") // the test's own directory is closed to others
+	data, err := os.ReadFile(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(program, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Remove(program)
+	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestAsOther$", "-test.v")
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "GRESIZE_TEST_DIR="+home, "HOME="+home)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid, Groups: []uint32{group}}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if diff := cmp.Diff(before, snapshot(t, home)); diff != "" {
+		t.Errorf("the world changed:\n%s", diff)
+	}
+}
+
+// TestAsOther is the part of TestSharedProjectDirectory that runs as its user.
+func TestAsOther(t *testing.T) {
+	dir := os.Getenv("GRESIZE_TEST_DIR")
+	if dir == "" {
+		return
+	}
+	exit, out := run(t, dir, `set -e
+		for d in . of-user of-root of-root/sub; do echo new > $d/new; echo more >> $d/old; cat $d/old; done
+		mkdir of-root/made; rm of-root/old; rm -r of-user; mkdir of-user; echo x > of-user/y; echo done`, nil)
+	if exit.Code != 0 || !strings.HasSuffix(out, "done\n") || strings.Count(out, "before\nmore\n") != 4 {
+		t.Errorf("%+v\n%s", exit, out)
+	}
+}
+
+func TestNoRightsInside(t *testing.T) {
+	exit, out := run(t, t.TempDir(), `grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs)' /proc/self/status
+		mount -t tmpfs none /mnt 2>&1; mount -o remount,rw /sys 2>&1; umount /proc 2>&1
+		echo x > /sys/kernel/gresize 2>&1; mknod /tmp/null c 1 3 2>&1; ls /proc/1/root/.old 2>&1; ls /proc/self/fd`, nil)
+	want := "CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t1\n"
+	if !strings.HasPrefix(out, want) {
+		t.Errorf("%+v\n%s", exit, out)
+	}
+	for _, words := range []string{"mount:", "umount:", "mknod:", "No such file"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("%q was not refused:\n%s", words, out)
+		}
+	}
+	if !strings.HasSuffix(out, "\n0\n1\n2\n3\n") { // 3 is ls's own
+		t.Errorf("descriptors leak into the sandbox:\n%s", out)
+	}
+}
+
+func TestNoNetworkButLoopback(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	socket := filepath.Join(t.TempDir(), "s")
+	unixListener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unixListener.Close()
+	script := fmt.Sprintf(`
+import socket, os
+def attempt(what, f):
+    try: f(); print(what, "reached")
+    except OSError as e: print(what, "refused")
+def inside():
+    s = socket.create_server(("127.0.0.1", 0)); socket.create_connection(s.getsockname(), 2)
+attempt("inside", inside)
+attempt("outside loopback", lambda: socket.create_connection(("127.0.0.1", %d), 2))
+attempt("elsewhere", lambda: socket.create_connection(("192.0.2.1", 80), 2))
+attempt("unix", lambda: socket.socket(socket.AF_UNIX).connect(%q))
+`, listener.Addr().(*net.TCPAddr).Port, socket)
+	_, out := run(t, "/", "", func(s *Spec) { s.Argv = []string{"python3", "-c", script} })
+	if want := "inside reached\noutside loopback refused\nelsewhere refused\nunix refused\n"; out != want {
+		t.Errorf("got\n%swant\n%s", out, want)
+	}
+}
+
+func TestNothingSurvives(t *testing.T) {
+	marker := fmt.Sprintf("gresize-survivor-%d", os.Getpid())
+	start := time.Now()
+	exit, out := run(t, "/", `setsid sh -c 'exec -a '`+marker+`' sleep 300' >/dev/null 2>&1 & (setsid python3 -c "
+import os, sys, time
+if os.fork(): sys.exit()
+os.setsid()
+if os.fork(): sys.exit()
+time.sleep(300)" `+marker+` &) ; sleep 0.3; echo main ends`, nil)
+	if exit.Code != 0 || time.Since(start) > 10*time.Second {
+		t.Errorf("%+v after %v\n%s", exit, time.Since(start), out)
+	}
+	assertGone(t, marker)
+}
+
+func TestCancelKillsAll(t *testing.T) {
+	marker := fmt.Sprintf("gresize-hang-%d", os.Getpid())
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	p, err := Start(ctx, Spec{Argv: []string{"/bin/sh", "-c", `trap "" TERM INT HUP; python3 -c "import time; time.sleep(300)" ` + marker + ` & wait; sleep 300`},
+		Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if exit := p.Wait(); !exit.Killed || time.Since(start) > 5*time.Second {
+		t.Errorf("%+v after %v", exit, time.Since(start))
+	}
+	assertGone(t, marker)
+}
+
+// assertGone looks for a process that carries the marker in its arguments.
+func assertGone(t *testing.T, marker string) {
+	t.Helper()
+	deadline := time.Now().Add(3 * time.Second)
+	for {
+		var found []string
+		files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if data, err := os.ReadFile(f); err == nil && bytes.Contains(data, []byte(marker)) {
+				found = append(found, f+" "+string(data))
+			}
+		}
+		if len(found) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still there: %q", found)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func TestReportsAndFilesPassThrough(t *testing.T) {
+	var out bytes.Buffer
+	p, err := Start(t.Context(), Spec{
+		Argv: []string{FilesDir + "/job.sh"}, Dir: "/", Output: &out,
+		Files: []File{{Name: "job.sh", Data: []byte("#!/bin/sh\necho from the job > " + ReportDir + "/a.json\n"), Mode: 0o755}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if exit := p.Wait(); exit.Code != 0 {
+		t.Errorf("%+v %s", exit, out.String())
+	}
+	data, err := os.ReadFile(p.ReportPath() + "/a.json")
+	if err != nil || string(data) != "from the job\n" {
+		t.Errorf("%q %v", data, err)
+	}
+}
+
+func TestScratchIsLimited(t *testing.T) {
+	exit, out := run(t, t.TempDir(), "dd if=/dev/zero of=big bs=1M count=64 2>&1; ls -l big", func(s *Spec) { s.Policy.ScratchBytes = 16 << 20 })
+	if exit.Code != 0 || !strings.Contains(out, "No space left") {
+		t.Errorf("%+v\n%s", exit, out)
+	}
+}
+
+func TestShims(t *testing.T) {
+	cases := []struct{ name, script, want string }{
+		{"srun", "srun -n 4 --gpus-per-task=1 -c 8 --label sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS: $0' x", "0 of 1: x\n"},
+		{"srun by its path", "srun=$(command -v srun); $srun -N1 --mem 4G printf '%s\\n' hi", "hi\n"},
+		{"mpirun", "mpirun -np 2 --mca btl tcp -x FOO --oversubscribe echo $((1+1))", "2\n"},
+		{"sbatch", "sbatch next.sh 2>/dev/null && echo went on", "went on\n"},
+		{"scontrol", "test \"$(scontrol show hostnames nodes | head -n1)\" = \"$(uname -n)\" && echo same", "same\n"},
+		{"ssh", "ssh login.example 'rm -rf x' 2>/dev/null; echo $?", "0\n"},
+		{"remote scp", "scp model.pt user@host:/x 2>/dev/null; echo $?", "0\n"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			exit, out := run(t, "/", c.script, nil)
+			if exit.Code != 0 || out != c.want {
+				t.Errorf("%+v\n%s", exit, out)
+			}
+		})
+	}
+}
+
+func TestLauncherOptions(t *testing.T) {
+	for _, c := range []struct {
+		options *launcherOptions
+		args    string
+		want    string
+	}{
+		{&srunOptions, "python t.py -n 3", "python t.py -n 3"},
+		{&srunOptions, "-n2 -c 4 --mem-per-cpu 2G --cpu-bind=none -u python -u t.py", "python -u t.py"},
+		{&srunOptions, "--ntasks 2 -- python", "python"},
+		{&srunOptions, "--ntasks", ""},
+		{&srunOptions, "", ""},
+		{&mpirunOptions, "-n 2 -bind-to none -map-by slot -x A -x B=1 --mca pml ob1 python t.py", "python t.py"},
+		{&mpirunOptions, "--allow-run-as-root -np 1 ./a.out", "./a.out"},
+	} {
+		if got := strings.Join(c.options.commandIn(strings.Fields(c.args)), " "); got != c.want {
+			t.Errorf("%q: %q, want %q", c.args, got, c.want)
+		}
+	}
+}
+
+func TestMissingCommandAndDirectory(t *testing.T) {
+	exit, out := run(t, "/", "", func(s *Spec) { s.Argv = []string{"no-such-command"} })
+	if exit.Code != exitNotFound || !strings.Contains(out, "no-such-command") {
+		t.Errorf("%+v %s", exit, out)
+	}
+	var unavailable *UnavailableError
+	if _, err := Start(t.Context(), Spec{Argv: []string{"true"}, Dir: "/no/such/dir"}); !errors.As(err, &unavailable) || !strings.Contains(err.Error(), "/no/such/dir") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestHostMemoryIsMeasured(t *testing.T) {
+	exit, out := run(t, "/", "", func(s *Spec) {
+		s.Argv = []string{"python3", "-c", "import time\nb = bytearray(200 << 20)\ntime.sleep(0.4)"}
+	})
+	if exit.HostPeakBytes < 200<<20 || exit.HostPeakBytes > 260<<20 {
+		t.Errorf("%d bytes, want about 210 MiB\n%s", exit.HostPeakBytes, out)
+	}
+}
+
+func TestParseMountinfo(t *testing.T) {
+	got, err := parseMountinfo(strings.NewReader(`27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+36 27 0:31 / /mnt/with\040space rw shared:1 master:2 - nfs4 host:/x rw
+37 36 0:32 / /mnt/with\040space rw - tmpfs none rw
+`))
+	want := map[string]string{"/": "ext4", "/mnt/with space": "tmpfs"}
+	if err != nil || cmp.Diff(want, got) != "" {
+		t.Errorf("%v %v", got, err)
+	}
+	if _, err := parseMountinfo(strings.NewReader("garbage\n")); err == nil {
+		t.Error("garbage was accepted")
+	}
+}
+
+func BenchmarkSetup(b *testing.B) {
+	for b.Loop() {
+		p, err := Start(b.Context(), Spec{Argv: []string{"true"}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		p.Wait()
+		p.Close()
+	}
+}

@@ -1,0 +1,208 @@
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Names under which the executable is started again.
+const (
+	argSetup = "gresize-sandbox-setup"
+	argInit  = "gresize-sandbox-init"
+)
+
+const (
+	configFD        = 3
+	controlFD       = 4
+	exitSetupFailed = 125
+)
+
+// Main takes over when this process is a stage of a sandbox or one of its
+// shims, and returns otherwise. Call it before anything else in main.
+func Main() {
+	switch os.Args[0] {
+	case argSetup:
+		runtime.LockOSThread()
+		os.Exit(setUp())
+	case argInit:
+		os.Exit(initMain())
+	}
+	if name, ok := shimName(); ok {
+		os.Exit(runShim(name, os.Args[1:]))
+	}
+}
+
+// stepError names the step of the set-up that failed.
+type stepError struct {
+	op  string
+	err error
+}
+
+func (e *stepError) Error() string { return e.op + ": " + e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+func step(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{op, err}
+}
+
+// setUp is the first inner stage: alone in its namespaces, with the rights to
+// mount in them. It builds the view, gives up every right and becomes init.
+func setUp() int {
+	if err := unix.CloseRange(controlFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return report(step("close_range", err))
+	}
+	cfg, err := readConfig()
+	if err != nil {
+		return report(step("read the configuration", err))
+	}
+	b := &builder{base: cfg.Base, policy: cfg.Policy}
+	reports, err := b.build(cfg)
+	if err != nil {
+		return report(err)
+	}
+	if err := send(message{Kind: "ready", Notes: b.notes}, reports); err != nil {
+		return exitSetupFailed
+	}
+	if err := reports.Close(); err != nil {
+		return report(step("close the report directory", err))
+	}
+	if err := dropRights(); err != nil {
+		return report(step("give up capabilities", err))
+	}
+	for _, fd := range []int{configFD, controlFD} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return report(step("keep descriptors", err))
+		}
+	}
+	return report(step("become init", syscall.Exec(exePath, []string{argInit}, []string{})))
+}
+
+func readConfig() (*config, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(configFD, &st); err != nil {
+		return nil, err
+	}
+	if st.Size > maxConfigBytes {
+		return nil, errors.New("configuration is too large")
+	}
+	data := make([]byte, st.Size)
+	if _, err := io.ReadFull(io.NewSectionReader(preader(configFD), 0, st.Size), data); err != nil {
+		return nil, err
+	}
+	cfg := new(config)
+	return cfg, json.Unmarshal(data, cfg)
+}
+
+// preader reads a descriptor by position, so that two stages can read it.
+type preader int
+
+func (fd preader) ReadAt(p []byte, off int64) (int, error) { return unix.Pread(int(fd), p, off) }
+
+func send(m message, file *os.File) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(data) > maxMessageBytes {
+		m.Notes = []string{fmt.Sprintf("%d notes left out", len(m.Notes))}
+		if data, err = json.Marshal(m); err != nil {
+			return err
+		}
+	}
+	var rights []byte
+	if file != nil {
+		rights = unix.UnixRights(int(file.Fd()))
+	}
+	return unix.Sendmsg(controlFD, data, rights, nil, unix.MSG_NOSIGNAL)
+}
+
+func report(err error) int {
+	m := message{Kind: "failed", Op: "set up", Text: err.Error()}
+	var s *stepError
+	if errors.As(err, &s) {
+		m.Op = s.op
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		m.Errno = int(errno)
+	}
+	_ = send(m, nil)
+	return exitSetupFailed
+}
+
+// dropRights leaves this thread, and so what it executes, without any
+// capability in its own namespace and without a way to gain one.
+func dropRights() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return err
+	}
+	for c := uintptr(0); c <= 63; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			if errors.Is(err, unix.EINVAL) {
+				break // one above the last capability of this kernel
+			}
+			return err
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return unix.Capset(&header, &none[0])
+}
+
+// passwdLine is the caller's own entry, for machines where names come from a
+// service that cannot be reached from inside.
+func passwdLine() string {
+	u, err := user.Current()
+	if err != nil || strings.ContainsAny(u.Username+u.HomeDir, ":\n") {
+		return ""
+	}
+	return u.Username + ":x:" + u.Uid + ":" + u.Gid + "::" + u.HomeDir + ":/bin/sh\n"
+}
+
+// addPasswd writes the line when the file inside has no entry for this number.
+func addPasswd(root, line string) {
+	if line == "" {
+		return
+	}
+	path := filepath.Join(root, "etc/passwd")
+	data, err := os.ReadFile(path)
+	if err != nil || strings.Contains(string(data), ":x:"+strconv.Itoa(os.Geteuid())+":") {
+		return
+	}
+	if f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0); err == nil {
+		_, _ = f.WriteString(line)
+		_ = f.Close()
+	}
+}
+
+// raiseLoopback brings up the one interface of the new network.
+func raiseLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+}
