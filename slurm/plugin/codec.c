@@ -52,6 +52,7 @@ static const struct request_field request_fields[] = {
 	TEXT(34, work_dir),
 	TEXT(35, req_nodes),
 	TEXT(36, exc_nodes),
+	TEXT(37, skip_reason),
 	NUMBER(48, pn_min_memory),
 	NUMBER(49, pn_min_cpus),
 	NUMBER(50, min_cpus),

@@ -80,6 +80,7 @@ struct gresize_request {
 	struct gresize_text work_dir;
 	struct gresize_text req_nodes;
 	struct gresize_text exc_nodes;
+	struct gresize_text skip_reason;
 
 	struct gresize_number pn_min_memory;
 	struct gresize_number pn_min_cpus;

@@ -14,11 +14,15 @@
 
 #define GRESIZE_TOKEN_PREFIX "gresize:v1:"
 
-/* NULL for a job that the daemon should hear of, else why it is left alone. */
+/* Does it ask for a GPU? The daemon hears of no other job. */
+bool gresize_job_asks_for_gpu(const job_desc_msg_t *job);
+
+/* Why a job with a GPU is left alone, in the words of FORMAT.md, or NULL. */
 const char *gresize_job_skip_reason(const job_desc_msg_t *job);
 
-/* Describes the job. The request points into the job. */
-void gresize_job_describe(const job_desc_msg_t *job, uint32_t submit_uid,
+/* Describes the job. The request points into the job. With a reason to skip it,
+ * the script, its arguments and the environment stay out. */
+void gresize_job_describe(const job_desc_msg_t *job, uint32_t submit_uid, const char *skip_reason,
 			  struct gresize_request *request);
 
 /* Puts the reply into the job: all of it, or (false) nothing. */

@@ -109,19 +109,21 @@ static void describe_contents(const job_desc_msg_t *job, struct gresize_request 
 	uint32_t argc = job->argv ? job->argc : 0;
 	uint32_t env_size = job->environment ? job->env_size : 0;
 
-	request->argv = leading(job->argv, argc, GRESIZE_MAX_ARGV_BYTES);
 	request->argv_total = number(argc);
+	request->environment_total = number(env_size);
+	request->script_total = number(job->script ? strlen(job->script) : 0);
+	if (request->skip_reason.bytes)
+		return;
 
+	request->argv = leading(job->argv, argc, GRESIZE_MAX_ARGV_BYTES);
 	request->script = text(job->script);
-	request->script_total = number(request->script.length);
 	if (request->script.length > GRESIZE_MAX_SCRIPT_BYTES)
 		request->script.length = GRESIZE_MAX_SCRIPT_BYTES;
 
 	request->environment = leading(job->environment, env_size, GRESIZE_MAX_ENVIRONMENT_BYTES);
-	request->environment_total = number(env_size);
 }
 
-void gresize_job_describe(const job_desc_msg_t *job, uint32_t submit_uid,
+void gresize_job_describe(const job_desc_msg_t *job, uint32_t submit_uid, const char *skip_reason,
 			  struct gresize_request *request)
 {
 	memset(request, 0, sizeof(*request));
@@ -130,6 +132,7 @@ void gresize_job_describe(const job_desc_msg_t *job, uint32_t submit_uid,
 	request->user_id = number(job->user_id);
 	request->group_id = number(job->group_id);
 	request->flags = number(flags(job));
+	request->skip_reason = text(skip_reason);
 	describe_texts(job, request);
 	describe_numbers(job, request);
 	describe_contents(job, request);

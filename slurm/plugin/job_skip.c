@@ -27,7 +27,7 @@ static bool names_gpu(const char *list)
 	return false;
 }
 
-static bool asks_for_gpu(const job_desc_msg_t *job)
+bool gresize_job_asks_for_gpu(const job_desc_msg_t *job)
 {
 	return names_gpu(job->tres_per_job) || names_gpu(job->tres_per_node) ||
 	       names_gpu(job->tres_per_socket) || names_gpu(job->tres_per_task);
@@ -84,32 +84,30 @@ static bool has_text(const char *text)
 const char *gresize_job_skip_reason(const job_desc_msg_t *job)
 {
 	if (!job->script)
-		return "no batch script";
-	if (!asks_for_gpu(job))
-		return "no GPU asked for";
+		return "no_script";
 	if (job->bitflags & CRON_JOB)
-		return "scrontab jobs cannot be changed";
+		return "cron";
 	if (job->immediate)
-		return "must start at once";
+		return "immediate";
 	if (job->het_job_offset != NO_VAL)
-		return "part of a heterogeneous job";
+		return "het";
 	if (job->deadline != 0 && job->deadline != (time_t)NO_VAL)
-		return "has a deadline";
+		return "deadline";
 	if (has_text(job->clusters) || job->fed_siblings_active || job->fed_siblings_viable)
-		return "may run on another cluster";
+		return "other_cluster";
 	if (has_text(job->burst_buffer))
-		return "uses a burst buffer";
+		return "burst_buffer";
 	if (job->priority == 0)
-		return "submitted on hold";
+		return "on_hold";
 	if (has_text(job->admin_comment) && strstr(job->admin_comment, GRESIZE_TOKEN_PREFIX))
-		return "carries a token already";
+		return "token_present";
 	if (comment_opts_out(job->comment) || environment_opts_out(job))
-		return "its owner opted out";
+		return "opt_out";
 
 	size_t length = strnlen(job->script, GRESIZE_LOCAL_MAX_SCAN_BYTES + 1);
 	if (length > GRESIZE_LOCAL_MAX_SCAN_BYTES)
-		return "script too large to look through";
+		return "script_too_large";
 	if (script_opts_out(job->script, length))
-		return "its owner opted out";
+		return "opt_out";
 	return NULL;
 }

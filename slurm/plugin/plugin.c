@@ -95,11 +95,12 @@ static void consider(job_desc_msg_t *job, uint32_t submit_uid)
 	int64_t start_ns = gresize_monotonic_ns();
 	int64_t deadline_ns = start_ns + (int64_t)config.deadline_ms * 1000000;
 
-	if (gresize_job_skip_reason(job))
+	if (!gresize_job_asks_for_gpu(job))
 		return;
 
+	const char *skip_reason = gresize_job_skip_reason(job);
 	struct gresize_request request;
-	gresize_job_describe(job, submit_uid, &request);
+	gresize_job_describe(job, submit_uid, skip_reason, &request);
 	size_t frame_bytes = gresize_request_size(&request);
 	if (frame_bytes == 0)
 		return;
@@ -118,7 +119,8 @@ static void consider(job_desc_msg_t *job, uint32_t submit_uid)
 	}
 	if (gresize_breaker_success(&breaker))
 		slurm_info("job_submit/gresize: gresized at %s answers again", config.socket_path);
-	gresize_job_apply(job, &reply, time(NULL));
+	if (!skip_reason)
+		gresize_job_apply(job, &reply, time(NULL));
 }
 
 int job_submit(job_desc_msg_t *job, uint32_t submit_uid, char **error_message)

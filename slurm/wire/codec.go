@@ -82,6 +82,7 @@ func (r *Request) fields() []field {
 		text(34, "work_dir", &r.WorkDir),
 		text(35, "req_nodes", &r.ReqNodes),
 		text(36, "exc_nodes", &r.ExcNodes),
+		text(37, "skip_reason", &r.SkipReason),
 		{tag: 48, name: "pn_min_memory", maybe64: &r.PnMinMemory},
 		{tag: 49, name: "pn_min_cpus", maybe32: &r.PnMinCPUs},
 		{tag: 50, name: "min_cpus", maybe32: &r.MinCPUs},

@@ -46,6 +46,11 @@ func drawRequest(t *rapid.T) *Request {
 	request := &Request{}
 	drawMessage(t, request.fields(), anyText())
 	request.Flags &= knownFlags
+	if request.SkipReason != "" && rapid.Bool().Draw(t, "skipped") {
+		request.Script, request.Argv, request.Environment = "", nil, nil
+	} else {
+		request.SkipReason = ""
+	}
 	request.ScriptTotal = max(request.ScriptTotal, uint64(len(request.Script)))
 	request.ArgvTotal = max(request.ArgvTotal, uint32(len(request.Argv)))
 	request.EnvironmentTotal = max(request.EnvironmentTotal, uint32(len(request.Environment)))

@@ -16,6 +16,9 @@ func (r *Request) Validate() error {
 	if uint64(r.EnvironmentTotal) < uint64(len(r.Environment)) {
 		return fmt.Errorf("%w: field environment_total: %d, but %d entries are there", ErrInvalid, r.EnvironmentTotal, len(r.Environment))
 	}
+	if r.SkipReason != "" && (r.Script != "" || len(r.Argv) != 0 || len(r.Environment) != 0) {
+		return fmt.Errorf("%w: field skip_reason: a job that is left alone keeps its contents to itself", ErrInvalid)
+	}
 	return nil
 }
 

@@ -64,6 +64,12 @@ type Request struct {
 	ReqNodes      string
 	ExcNodes      string
 
+	// SkipReason is set for a job that asks for a GPU and that the plugin leaves
+	// alone whatever the answer is: the daemon notes why and answers with a pass.
+	// It is one of the Skip constants, or one that a newer plugin knows. Argv,
+	// Script and Environment are empty then.
+	SkipReason string
+
 	PnMinMemory   *uint64 // MiB per node, or MiB per CPU with MemoryPerCPU set; 0 means the whole node
 	PnMinCPUs     *uint32
 	MinCPUs       *uint32
@@ -95,6 +101,21 @@ func (r *Request) ArgvCut() bool { return uint64(r.ArgvTotal) > uint64(len(r.Arg
 func (r *Request) EnvironmentCut() bool {
 	return uint64(r.EnvironmentTotal) > uint64(len(r.Environment))
 }
+
+// Why the plugin leaves a job alone.
+const (
+	SkipNoScript       = "no_script"        // srun, salloc
+	SkipCron           = "cron"             // scrontab: Slurm refuses updates
+	SkipImmediate      = "immediate"        // --immediate
+	SkipHet            = "het"              // a component of a heterogeneous job
+	SkipDeadline       = "deadline"         // --deadline
+	SkipOtherCluster   = "other_cluster"    // --clusters, a federation
+	SkipBurstBuffer    = "burst_buffer"     //
+	SkipOnHold         = "on_hold"          // --hold
+	SkipTokenPresent   = "token_present"    // AdminComment carries a token already
+	SkipOptOut         = "opt_out"          // its owner said gresize off
+	SkipScriptTooLarge = "script_too_large" // over 16 MiB
+)
 
 // Verdict is what the plugin is to do with the job.
 type Verdict uint32
