@@ -90,7 +90,7 @@ func (c *Cluster) slurmConf() string {
 	set("KillWait", "2")
 	// A busy machine must not make Slurm give up on a node or on an answer.
 	set("SlurmdTimeout", "3600")
-	set("MessageTimeout", "60")
+	set("MessageTimeout", "20")
 	set("TaskProlog", c.path("bin/task_prolog"))
 	set("StateSaveLocation", c.path("state"))
 	set("SlurmctldPidFile", c.path("run/slurmctld/pid"))

@@ -120,7 +120,9 @@ var finalStates = map[string]bool{
 func (c *Cluster) WaitJob(ctx context.Context, id, state string, timeout time.Duration) (Job, error) {
 	var job Job
 	err := waitFor(ctx, timeout, func() (bool, error) {
-		now, err := c.Job(ctx, id)
+		short, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		now, err := c.Job(short, id)
 		if err != nil {
 			// slurmctld may be starting again; the time limit ends the wait.
 			return false, nil

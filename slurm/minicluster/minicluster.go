@@ -432,7 +432,7 @@ func (c *Cluster) waitNodes(ctx context.Context, good func(string) bool) error {
 			}
 		}
 		// Without an answer sinfo would try for a minute, in which we would not see that a daemon has died.
-		short, cancel := context.WithTimeout(ctx, sinfoTimeout)
+		short, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		out, err := c.Run(short, "root", "sinfo", "--noheader", "--Node", "--format=%N %t")
 		if err != nil {
@@ -476,9 +476,10 @@ func waitFor(ctx context.Context, limit time.Duration, ready func() (bool, error
 	}
 }
 
+// answerTimeout bounds one question while we poll: without slurmctld its commands try for MessageTimeout.
 const (
-	pollEvery    = 100 * time.Millisecond
-	sinfoTimeout = 5 * time.Second
+	pollEvery     = 100 * time.Millisecond
+	answerTimeout = 3 * time.Second
 )
 
 // account is a local user.

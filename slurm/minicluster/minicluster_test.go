@@ -1,6 +1,7 @@
 package minicluster
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,7 +152,9 @@ func restart(t *testing.T, c *Cluster) {
 	if err := c.KillController(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Job(ctx, held); err == nil {
+	short, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if _, err := c.Job(short, held); err == nil {
 		t.Fatal("a killed slurmctld answers")
 	}
 	if err := c.StartController(); err != nil {
