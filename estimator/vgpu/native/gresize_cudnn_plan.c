@@ -100,6 +100,16 @@ static struct {
     descriptor device;
 } cudnn;
 
+/* Standard output as it was at the start: libraries may print. */
+static FILE *answers;
+
+static int set_up_answers(void)
+{
+    int copy = dup(STDOUT_FILENO);
+    answers = copy < 0 ? NULL : fdopen(copy, "w");
+    return answers != NULL && dup2(STDERR_FILENO, STDOUT_FILENO) == STDOUT_FILENO;
+}
+
 /* Every descriptor of one request, so that one call lets go of them all. */
 enum { REQUEST_DESCRIPTORS = 96 };
 static descriptor held[REQUEST_DESCRIPTORS];
@@ -260,20 +270,20 @@ static void answer(const char *line)
         reason = plan(&conv, plans, &count);
     let_go();
     if (count == 0) {
-        printf("none %s\n", reason);
+        fprintf(answers, "none %s\n", reason);
     } else {
-        printf("plans %d", count);
+        fprintf(answers, "plans %d", count);
         for (int i = 0; i < count; i++)
-            printf(" %" PRId64 ":%" PRIu32, plans[i].workspace_bytes, plans[i].notes);
-        putchar('\n');
+            fprintf(answers, " %" PRId64 ":%" PRIu32, plans[i].workspace_bytes, plans[i].notes);
+        fputc('\n', answers);
     }
-    fflush(stdout);
+    fflush(answers);
 }
 
 static int fail(const char *reason)
 {
-    printf("failed %s\n", reason);
-    fflush(stdout);
+    fprintf(answers, "failed %s\n", reason);
+    fflush(answers);
     return 1;
 }
 
@@ -311,6 +321,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s LIBCUDNN [LIBRARY_TO_LOAD_FIRST...]\n", argv[0]);
         return 64;
     }
+    if (!set_up_answers())
+        return 1;
     /* Whoever started this program waits for nothing: see cudnn_planner.c. */
     switch (fork()) {
     case -1:
@@ -330,8 +342,8 @@ int main(int argc, char **argv)
         return fail("libcudnn_too_old");
     if (!describe())
         return fail("device_description_refused");
-    printf("ready %zu\n", cudnn.version());
-    fflush(stdout);
+    fprintf(answers, "ready %zu\n", cudnn.version());
+    fflush(answers);
     alarm(0);
     while (fgets(line, sizeof line, stdin) != NULL) {
         alarm(REQUEST_SECONDS);
