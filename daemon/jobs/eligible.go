@@ -1,0 +1,141 @@
+package jobs
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/wire"
+)
+
+// askedOf is the resource request of a submission.
+func askedOf(r *wire.Request) request.Request {
+	return request.Request{TresPerNode: r.TresPerNode, TresPerJob: r.TresPerJob, TresPerSocket: r.TresPerSocket, TresPerTask: r.TresPerTask,
+		MemPerTres: r.MemPerTres, CpusPerTres: r.CPUsPerTres, Features: r.Features}
+}
+
+// ineligible says why a submission is left alone, or returns "".
+func ineligible(r *wire.Request, now time.Time) (code, reason string) {
+	asked := askedOf(r)
+	asks := asked.Asks()
+	switch {
+	case optedOut(r):
+		return codeOptedOut, "its owner opted out"
+	case r.ScriptTotal == 0:
+		return codeNoScript, "there is no batch script (srun, salloc): nothing can be probed"
+	case r.ScriptCut() || r.EnvironmentCut() || r.ArgvCut():
+		return codeCut, "its script, arguments or environment are larger than what is looked at"
+	case len(asks) == 0:
+		return codeNoGPU, "it asks for no GPU"
+	case r.UserID == 0:
+		return codeRoot, "it belongs to root, and no probe runs as root"
+	case r.ArrayInx != "":
+		return codeArray, "it is an array; one probe cannot speak for all its tasks"
+	case r.Priority != nil && *r.Priority == 0:
+		return codeUserHold, "its owner submitted it on hold"
+	case r.Deadline != 0:
+		return codeDeadline, "it has a deadline"
+	case r.Dependency != "":
+		return codeDependency, "it depends on other jobs, whose output its probe would miss"
+	case r.Reservation != "":
+		return codeReservation, "it runs in a reservation"
+	case r.ReqNodes != "":
+		return codeNodesNamed, "its owner named the nodes"
+	case r.Flags&wire.FlagExclusive != 0:
+		return codeExclusive, "it takes whole nodes"
+	}
+	for _, f := range request.Fields {
+		for _, e := range request.ParseList(asked.Get(f)) {
+			if e.Name == "" && strings.Contains(strings.ToLower(e.Raw), "gpu") {
+				return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", e.Raw)
+			}
+		}
+	}
+	switch {
+	case len(asks) > 1:
+		return codeSeveralGPUs, "it names GPUs in more than one place: " + asked.String()
+	case asks[0].Name != "gpu":
+		return codeSharesGPU, "it asks for a share of a GPU already: " + asked.String()
+	case asks[0].Count != 1:
+		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs, only jobs with one are changed", asks[0].Count)
+	case moreThanOne(r.MinNodes) || moreThanOne(r.MaxNodes):
+		return codeSeveralGPUs, "it asks for more than one node"
+	case asks[0].Field == request.PerTask && moreThanOne(r.NumTasks):
+		return codeSeveralGPUs, "it asks for a GPU for each of several tasks"
+	case asks[0].Field == request.PerSocket:
+		return codeSeveralGPUs, "it asks for a GPU for each socket"
+	case r.NtasksPerTres != nil:
+		return codeNotUnderstood, "it asks for tasks by the GPU"
+	}
+	return "", ""
+}
+
+// moreThanOne is about a number that the user may not have given; Slurm's "unset" never arrives.
+func moreThanOne(n *uint32) bool { return n != nil && *n > 1 }
+
+// optedOut repeats what the plugin looks for, so that a site's own submit filter can opt jobs out as well.
+func optedOut(r *wire.Request) bool {
+	for word := range strings.FieldsFuncSeq(r.Comment, func(c rune) bool { return strings.ContainsRune(" \t,;", c) }) {
+		if strings.EqualFold(word, "gresize:off") {
+			return true
+		}
+	}
+	for _, v := range r.Environment {
+		if strings.EqualFold(v, "GRESIZE=off") {
+			return true
+		}
+	}
+	for line := range strings.Lines(r.Script) {
+		rest, found := strings.CutPrefix(line, "#GRESIZE")
+		if !found || rest == strings.TrimLeft(rest, " \t") {
+			continue
+		}
+		if word := strings.Fields(rest); len(word) > 0 && strings.EqualFold(word[0], "off") {
+			return true
+		}
+	}
+	return false
+}
+
+// fingerprintVariables begin the names of the variables that change what a training script does. Others, such as those of a
+// login session, differ between two submissions of the same job.
+var fingerprintVariables = []string{"PATH=", "PYTHON", "VIRTUAL_ENV=", "CONDA_", "LD_", "CUDA", "PYTORCH_", "TORCH", "HF_", "TRANSFORMERS_", "OMP_", "NCCL_", "MODULEPATH=", "LOADEDMODULES=", "XLA_", "TRITON_"}
+
+// fingerprint identifies a job by what decides the memory that it takes. It is stored; answering from it is not done yet.
+func fingerprint(r *wire.Request) string {
+	var b bytes.Buffer
+	add := func(s string) {
+		b.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
+		b.WriteString(s)
+	}
+	add("gresize.fingerprint/1")
+	add(r.Script)
+	add(r.WorkDir)
+	asked := askedOf(r)
+	for _, f := range request.Fields {
+		add(asked.Get(f))
+	}
+	add(asked.Features)
+	add(fmt.Sprint(len(r.Argv)))
+	for _, a := range r.Argv {
+		add(a)
+	}
+	var variables []string
+	for _, v := range r.Environment {
+		if slices.ContainsFunc(fingerprintVariables, func(prefix string) bool { return strings.HasPrefix(v, prefix) }) {
+			variables = append(variables, v)
+		}
+	}
+	slices.Sort(variables)
+	for _, v := range variables {
+		add(v)
+	}
+	sum := sha256.Sum256(b.Bytes())
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,512 @@
+package jobs
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/daemon/spool"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/wire"
+)
+
+// Limits on the work in hand.
+const (
+	// queueLength bounds the submissions that wait to be written to the log; more are passed.
+	queueLength = 1024
+	// maxOpen bounds the jobs that are looked after at once; more are passed.
+	maxOpen = 4096
+	// maxSteps bounds the jobs that are advanced at the same moment.
+	maxSteps = 8
+)
+
+// Estimator turns the bundle of a probe into an estimate for a GPU profile.
+type Estimator interface {
+	Estimate(ctx context.Context, bundle []byte, profile string) (estimator.Estimate, error)
+}
+
+// Slurm is what is needed of the cluster; *client.Client is the real one.
+type Slurm interface {
+	EachJob(ctx context.Context, each func(client.Job)) error
+	Job(ctx context.Context, id uint32) (client.Job, error)
+	Update(ctx context.Context, owner, id uint32, set []request.Assignment, start client.Start) error
+	Cancel(ctx context.Context, id uint32) error
+}
+
+// Launcher submits probes; *launch.Client is the real one.
+type Launcher interface {
+	Submit(ctx context.Context, r launch.Request) (uint32, error)
+}
+
+// Mode says how far the manager may go.
+type Mode string
+
+// The modes.
+const (
+	Off     Mode = "off"
+	Shadow  Mode = "shadow"
+	Enforce Mode = "enforce"
+)
+
+// ProbeOptions are how a probe is submitted.
+type ProbeOptions struct {
+	Partition string
+	// Account and QOS replace the job's own when they are not empty.
+	Account, QOS     string
+	URL              string
+	TimeLimitMinutes int
+	CPUs             int
+	MemoryMiB        int
+	Steps            int
+	Budget           time.Duration
+	MaxRunning       int
+}
+
+// Config is everything that a Manager needs.
+type Config struct {
+	Mode  Mode
+	Hold  time.Duration
+	Watch time.Duration
+	Probe ProbeOptions
+	Rules policy.Rules
+	// ProfileOf chooses the GPU profile on which a request is probed.
+	ProfileOf func(request.Request) string
+	Version   request.Version
+
+	Log       *decisionlog.Log
+	Spool     *spool.Spool
+	Slurm     Slurm
+	Launcher  Launcher
+	Estimator Estimator
+	Logger    *slog.Logger
+	// Poll is the time between two looks at the queue; 0: one second.
+	Poll time.Duration
+	// LaunchSettle is how long after a restart a probe of which nothing is known may still appear; 0: 15 s.
+	LaunchSettle time.Duration
+	// Failpoint, when set, is called with "<state>:written" after a row and "<state>:acted" after the action that it announced.
+	Failpoint func(name string)
+}
+
+// Manager looks after jobs. Make it with New, start it with Open, end it with Close.
+type Manager struct {
+	config Config
+	queue  chan submission
+	wake   chan struct{}
+	steps  chan struct{}
+	wait   sync.WaitGroup
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	open   map[string]*life  // by token
+	probes map[string]*probe // by the probe's name
+	queued int
+	// lastQueue is the latest look at the queue.
+	lastQueue *queueView
+}
+
+// life is one open job. Its fields belong to the goroutine that has set busy.
+type life struct {
+	job      decisionlog.Job
+	estimate *estimator.Estimate
+	decision *decisionlog.Decision
+	probe    *probe
+	attempts int
+	// report is what arrived from the probe; it belongs to Manager.mu.
+	report *report
+	// checkedSpool says that a bundle of an earlier life of the daemon was looked for.
+	checkedSpool bool
+	// since is when the present state was reached, or when this daemon took it over.
+	since time.Time
+	// tries counts failed calls in the present state.
+	tries int
+	busy  bool
+}
+
+// probe is one probe whose report is awaited.
+type probe struct {
+	name       string
+	keySHA256  [sha256.Size]byte
+	slurmJobID uint32
+	token      string
+	// missingSince is when the probe's job was first found to be gone without a report.
+	missingSince time.Time
+}
+
+type submission struct {
+	job      decisionlog.Job
+	first    decisionlog.Event
+	decision *decisionlog.Decision
+	payload  *spool.Job
+}
+
+// queueView is one look at the queue, reduced to the jobs that matter.
+type queueView struct {
+	at      time.Time
+	byToken map[string][]client.Job
+	byID    map[uint32]client.Job
+	byName  map[string][]client.Job
+}
+
+// New makes a manager; it starts nothing.
+func New(config Config) *Manager {
+	if config.Poll == 0 {
+		config.Poll = time.Second
+	}
+	if config.LaunchSettle == 0 {
+		config.LaunchSettle = 15 * time.Second
+	}
+	if config.Failpoint == nil {
+		config.Failpoint = func(string) {}
+	}
+	return &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1), steps: make(chan struct{}, maxSteps),
+		open: map[string]*life{}, probes: map[string]*probe{}}
+}
+
+// Open takes up every unfinished job of the log and starts looking after them.
+func (m *Manager) Open(ctx context.Context) error {
+	stories, err := m.config.Log.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, s := range stories {
+		m.adopt(s)
+		keep[s.Job.Token] = true
+	}
+	if err := m.config.Spool.Keep(keep); err != nil {
+		return err
+	}
+	ctx, m.cancel = context.WithCancel(ctx)
+	m.wait.Go(func() { m.write(ctx) })
+	m.wait.Go(func() { m.loop(ctx) })
+	m.poke()
+	return nil
+}
+
+// Close stops. Jobs stay as they are; the next Open goes on.
+func (m *Manager) Close() {
+	m.cancel()
+	m.wait.Wait()
+}
+
+// adopt goes on with a job of the log.
+func (m *Manager) adopt(s decisionlog.Story) {
+	l := &life{job: s.Job, attempts: len(s.Probes), since: time.Now()}
+	if n := len(s.Estimates); n > 0 {
+		l.estimate = &s.Estimates[n-1]
+	}
+	if n := len(s.Decisions); n > 0 {
+		l.decision = &s.Decisions[n-1]
+	}
+	if n := len(s.Probes); n > 0 && s.Job.State == StateProbing {
+		last := s.Probes[n-1]
+		p := &probe{name: last.Name, slurmJobID: last.SlurmJobID, token: s.Job.Token}
+		if sum, err := hex.DecodeString(last.KeySHA256); err == nil && len(sum) == sha256.Size {
+			p.keySHA256 = [sha256.Size]byte(sum)
+			m.probes[p.name] = p
+		}
+		l.probe = p
+	}
+	m.open[s.Job.Token] = l
+	m.config.Logger.Info("job taken up", "token", s.Job.Token, "slurm_job_id", s.Job.SlurmJobID, "state", s.Job.State)
+}
+
+// Answer decides what the plugin is to do with a submission. It answers from memory; the row is written right after.
+func (m *Manager) Answer(r *wire.Request) *wire.Reply {
+	pass := &wire.Reply{Verdict: wire.VerdictPass}
+	if m.config.Mode == Off {
+		return pass
+	}
+	now := time.Now()
+	s := submission{job: m.describe(r, now), first: decisionlog.Event{At: now}}
+	code, reason := ineligible(r, now)
+	if code == "" && !m.reserve() {
+		code, reason = codeBusy, "too many jobs are being looked after at this moment"
+	}
+	if code != "" {
+		s.job.Finished, s.job.Profile = true, ""
+		s.first.State, s.first.Code, s.first.Detail = StateLeftAlone, code, reason
+		s.decision = &decisionlog.Decision{At: now, Verdict: decisionlog.LeaveAlone, Code: code, Reason: "the job was left alone: " + reason}
+		m.enqueue(s)
+		return pass
+	}
+	s.payload = &spool.Job{Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment)}
+	reply := &wire.Reply{Verdict: wire.VerdictHold, Token: s.job.Token}
+	s.first.State, s.first.Detail = StateStamped, "shadow mode: the job is only stamped"
+	if m.config.Mode == Enforce {
+		reply.HoldSeconds = uint32(m.config.Hold / time.Second)
+		s.job.HoldUntil = now.Add(m.config.Hold)
+		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", m.config.Hold)
+	}
+	s.job.State = s.first.State
+	if !m.enqueue(s) {
+		m.unreserve()
+		return pass
+	}
+	return reply
+}
+
+func (m *Manager) describe(r *wire.Request, now time.Time) decisionlog.Job {
+	asked := askedOf(r)
+	script := sha256.Sum256([]byte(r.Script))
+	j := decisionlog.Job{Token: newToken(), Mode: string(m.config.Mode), UID: r.UserID, GID: r.GroupID, Name: r.Name, Partition: r.Partition, Account: r.Account, QOS: r.QOS,
+		WorkDir: r.WorkDir, Asked: asked, Profile: m.config.ProfileOf(asked), Fingerprint: fingerprint(r), ScriptSHA256: hex.EncodeToString(script[:]), SubmittedAt: now}
+	if begin := time.Unix(int64(min(r.BeginTime, 1<<40)), 0); begin.After(now) {
+		j.BeginAt = begin
+	}
+	return j
+}
+
+func (m *Manager) reserve() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.queued+len(m.open) >= maxOpen {
+		return false
+	}
+	m.queued++
+	return true
+}
+
+func (m *Manager) unreserve() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queued--
+}
+
+func (m *Manager) enqueue(s submission) bool {
+	select {
+	case m.queue <- s:
+		return true
+	default:
+		m.config.Logger.Error("submission not recorded: the queue to the log is full", "token", s.job.Token)
+		return false
+	}
+}
+
+// write makes submissions durable. Only then is a job looked after: a row comes before any action.
+func (m *Manager) write(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			// What was promised to the plugin is still written down.
+			for {
+				select {
+				case s := <-m.queue:
+					m.record(context.WithoutCancel(ctx), s)
+				default:
+					return
+				}
+			}
+		case s := <-m.queue:
+			m.record(ctx, s)
+		}
+	}
+}
+
+func (m *Manager) record(ctx context.Context, s submission) {
+	logger := m.config.Logger.With("token", s.job.Token)
+	if s.payload != nil {
+		defer m.unreserve()
+		if err := m.config.Spool.PutJob(s.job.Token, *s.payload); err != nil {
+			logger.Error("job not spooled: its hold will pass", "error", err)
+			return
+		}
+	}
+	id, err := m.config.Log.AddJob(ctx, s.job, s.first, s.decision)
+	if err != nil {
+		logger.Error("job not recorded: its hold will pass", "error", err)
+		if s.payload != nil {
+			if err := m.config.Spool.Remove(s.job.Token); err != nil {
+				logger.Warn("spool not cleaned", "error", err)
+			}
+		}
+		return
+	}
+	m.config.Failpoint(s.first.State + ":written")
+	logger.Info("job recorded", "state", s.first.State, "code", s.first.Code, "uid", s.job.UID, "asked", s.job.Asked.String())
+	if s.job.Finished {
+		return
+	}
+	s.job.ID = id
+	m.mu.Lock()
+	m.open[s.job.Token] = &life{job: s.job, since: time.Now()}
+	m.mu.Unlock()
+	m.poke()
+}
+
+// poke asks the loop for a look without waiting for its next turn.
+func (m *Manager) poke() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// loop looks at the queue, at most once in each Poll however many jobs are open, and advances every job that it can.
+func (m *Manager) loop(ctx context.Context) {
+	var lastLook time.Time
+	failing := false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.wake:
+		case <-timer.C:
+			timer.Reset(m.config.Poll)
+		}
+		m.mu.Lock()
+		idle := len(m.open) == 0
+		m.mu.Unlock()
+		if idle {
+			continue
+		}
+		if time.Since(lastLook) >= m.config.Poll {
+			view, err := m.look(ctx)
+			lastLook = time.Now()
+			switch {
+			case err != nil && !failing && ctx.Err() == nil:
+				failing = true
+				m.config.Logger.Error("the queue cannot be read; held jobs start as asked when their hold passes", "error", err)
+			case err == nil && failing:
+				failing = false
+				m.config.Logger.Info("the queue can be read again")
+			}
+			if err == nil {
+				m.mu.Lock()
+				m.lastQueue = view
+				m.mu.Unlock()
+			}
+		}
+		m.advanceAll(ctx)
+	}
+}
+
+func (m *Manager) look(ctx context.Context) (*queueView, error) {
+	m.mu.Lock()
+	wanted := make(map[uint32]bool, 2*len(m.open))
+	for _, l := range m.open {
+		if !l.busy && l.job.SlurmJobID != 0 {
+			wanted[l.job.SlurmJobID] = true
+		}
+	}
+	for _, p := range m.probes {
+		wanted[p.slurmJobID] = true
+	}
+	m.mu.Unlock()
+	view := &queueView{at: time.Now(), byToken: map[string][]client.Job{}, byID: map[uint32]client.Job{}, byName: map[string][]client.Job{}}
+	err := m.config.Slurm.EachJob(ctx, func(j client.Job) {
+		token, isProbe := j.Token(), strings.HasPrefix(j.Name, launch.NamePrefix)
+		if token != "" {
+			view.byToken[token] = append(view.byToken[token], j)
+		}
+		if isProbe {
+			view.byName[j.Name] = append(view.byName[j.Name], j)
+		}
+		if token != "" || isProbe || wanted[j.ID] {
+			if _, twice := view.byID[j.ID]; twice {
+				j.Ambiguous = true
+			}
+			view.byID[j.ID] = j
+		}
+	})
+	return view, err
+}
+
+func (m *Manager) advanceAll(ctx context.Context) {
+	m.mu.Lock()
+	view := m.lastQueue
+	var ready []*life
+	for _, l := range m.open {
+		if !l.busy {
+			l.busy = true
+			ready = append(ready, l)
+		}
+	}
+	m.mu.Unlock()
+	for _, l := range ready {
+		m.wait.Go(func() {
+			select {
+			case m.steps <- struct{}{}:
+				defer func() { <-m.steps }()
+				m.step(ctx, l, view)
+			case <-ctx.Done():
+			}
+			m.mu.Lock()
+			l.busy = false
+			m.mu.Unlock()
+		})
+	}
+}
+
+// advance makes a transition durable and then carries it over into memory.
+func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition) error {
+	t.Job, t.From, t.At = l.job.ID, l.job.State, time.Now()
+	if err := m.config.Log.Advance(ctx, t); err != nil {
+		m.config.Logger.Error("transition not recorded, so not made", "token", l.job.Token, "from", t.From, "to", t.To, "error", err)
+		return err
+	}
+	l.job.State, l.job.Finished, l.since, l.tries = t.To, t.Finished, t.At, 0
+	if t.SlurmJobID != 0 {
+		l.job.SlurmJobID = t.SlurmJobID
+	}
+	m.config.Logger.Info("job moved", "token", l.job.Token, "slurm_job_id", l.job.SlurmJobID, "from", t.From, "to", t.To, "code", t.Code, "detail", t.Detail)
+	m.config.Failpoint(t.To + ":written")
+	return nil
+}
+
+// finish makes the last transition of a job and forgets what was kept for it.
+func (m *Manager) finish(ctx context.Context, l *life, t decisionlog.Transition) {
+	t.Finished = true
+	if m.advance(ctx, l, t) != nil {
+		return
+	}
+	m.mu.Lock()
+	delete(m.open, l.job.Token)
+	p := l.probe
+	if p != nil {
+		delete(m.probes, p.name)
+	}
+	m.mu.Unlock()
+	if p != nil && p.slurmJobID != 0 {
+		// The probe's report has no reader any more. It may have ended by itself.
+		if err := m.config.Slurm.Cancel(ctx, p.slurmJobID); err != nil {
+			m.config.Logger.Debug("probe not cancelled", "probe", p.name, "error", err)
+		}
+	}
+	if err := m.config.Spool.Remove(l.job.Token); err != nil {
+		m.config.Logger.Warn("spool not cleaned", "token", l.job.Token, "error", err)
+	}
+}
+
+var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+// newToken is 130 bits that nobody can guess.
+func newToken() string { return randomWord(16) }
+
+func randomWord(bytes int) string {
+	b := make([]byte, bytes)
+	rand.Read(b) // never fails: the runtime ends the program first
+	return lowerBase32.EncodeToString(b)
+}
+
+func byteSlices(texts []string) [][]byte {
+	out := make([][]byte, len(texts))
+	for i, t := range texts {
+		out[i] = []byte(t)
+	}
+	return out
+}

@@ -1,0 +1,293 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/client"
+)
+
+// ProbeJob is what a probe is told of its job.
+type ProbeJob struct {
+	Script  []byte
+	Argv    [][]byte
+	WorkDir string
+	Profile string
+	Steps   int
+	Budget  time.Duration
+	Devices int
+}
+
+// report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
+type report struct {
+	bundleSHA256 string
+	bundleBytes  int64
+	failure      *estimator.Reason
+}
+
+// ErrUnknownProbe says that there is no such probe, that its key is another, or that it has reported already.
+var ErrUnknownProbe = errors.New("no probe of this name waits for a report with this key")
+
+// startProbe asks for a probe as soon as there is a free place.
+func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool {
+	if !m.checkHeld(ctx, l, view) {
+		return false
+	}
+	if l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
+		// Too late for a probe: the hold passes and the job starts as it was asked for.
+		return false
+	}
+	return m.launchProbe(ctx, l)
+}
+
+// launchProbe writes down that a probe is asked for, and asks.
+func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
+	payload, err := m.config.Spool.Job(l.job.Token)
+	if err != nil {
+		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+	}
+	key := randomWord(32)
+	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token}
+	m.mu.Lock()
+	if len(m.probes) >= m.config.Probe.MaxRunning {
+		m.mu.Unlock()
+		return false
+	}
+	m.probes[p.name] = p
+	m.mu.Unlock()
+	if m.advance(ctx, l, decisionlog.Transition{To: StateProbing, Detail: "probe " + p.name + " is asked for, as the job's owner",
+		NewProbe: &decisionlog.Probe{Name: p.name, KeySHA256: hex.EncodeToString(p.keySHA256[:])}}) != nil {
+		m.forget(p)
+		return false
+	}
+	l.probe = p
+	l.attempts++
+	account := m.config.Probe.Account
+	if account == "" {
+		account = l.job.Account
+	}
+	id, err := m.config.Launcher.Submit(ctx, launch.Request{UID: l.job.UID, GID: l.job.GID, Name: p.name, Key: key, URL: m.config.Probe.URL + "/v1/probes/" + p.name,
+		Environment: payload.Environment, WorkDir: l.job.WorkDir, Partition: m.config.Probe.Partition, Account: account, QOS: m.config.Probe.QOS,
+		TimeLimitMinutes: m.config.Probe.TimeLimitMinutes, CPUs: m.config.Probe.CPUs, MemoryMiB: m.config.Probe.MemoryMiB})
+	m.config.Failpoint(StateProbing + ":acted")
+	var refused *launch.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		m.forget(p)
+		l.probe = nil
+		return m.letGo(ctx, l, codeProbeRefused, "the job was left alone: its probe was not submitted: "+refused.Detail)
+	case err != nil:
+		// It may have been submitted all the same: it is looked for by its name.
+		m.config.Logger.Warn("probe without an answer", "token", l.job.Token, "probe", p.name, "error", err)
+		return false
+	}
+	m.setProbeJob(ctx, p, id)
+	return false
+}
+
+func (m *Manager) setProbeJob(ctx context.Context, p *probe, id uint32) {
+	m.mu.Lock()
+	p.slurmJobID = id
+	m.mu.Unlock()
+	if err := m.config.Log.SetProbeJob(ctx, p.name, id); err != nil {
+		m.config.Logger.Error("job id of a probe not recorded", "probe", p.name, "error", err)
+	}
+}
+
+// forget takes a probe's key out of force.
+func (m *Manager) forget(p *probe) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.probes, p.name)
+}
+
+// awaitReport waits for the probe, notices when it is lost, and looks after the held job meanwhile.
+func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) bool {
+	if r := m.arrived(l); r != nil {
+		return m.takeReport(ctx, l, r)
+	}
+	if !m.checkHeld(ctx, l, view) {
+		return false
+	}
+	if !l.enforced() && time.Since(l.since) > shadowPatience {
+		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe did not report within "+shadowPatience.String())
+	}
+	p := l.probe
+	if p == nil || view == nil || view.at.Before(l.since) {
+		return false
+	}
+	if p.slurmJobID == 0 {
+		return m.searchProbe(ctx, l, view)
+	}
+	j, there := view.byID[p.slurmJobID]
+	if there && (j.Name != p.name || j.UserID != l.job.UID) {
+		there = false
+	}
+	if there && !j.Ended() {
+		p.missingSince = time.Time{}
+		return false
+	}
+	now := time.Now()
+	if p.missingSince.IsZero() {
+		p.missingSince = now
+	}
+	if now.Sub(p.missingSince) < reportGrace {
+		return false
+	}
+	ended := "its job is no longer in the queue"
+	if there {
+		ended = fmt.Sprintf("its job %d ended as %s with exit code %s", j.ID, j.State, j.ExitCode)
+	}
+	m.forget(p)
+	return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
+}
+
+// searchProbe looks for a probe of which only the name is known. When it surely was not submitted it is asked for again, once.
+func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) bool {
+	var mine []client.Job
+	for _, j := range view.byName[l.probe.name] {
+		if j.UserID == l.job.UID && !j.Ambiguous {
+			mine = append(mine, j)
+		}
+	}
+	if len(mine) > 0 {
+		m.setProbeJob(ctx, l.probe, mine[0].ID)
+		return false
+	}
+	if view.at.Sub(l.since) < m.config.LaunchSettle {
+		return false
+	}
+	m.forget(l.probe)
+	l.probe = nil
+	if l.attempts >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
+		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe never appeared in the queue")
+	}
+	return m.launchProbe(ctx, l)
+}
+
+// arrived returns the report of a job's probe: one that came in this life of the daemon, or a bundle that an earlier life stored
+// and did not get to record.
+func (m *Manager) arrived(l *life) *report {
+	m.mu.Lock()
+	r := l.report
+	m.mu.Unlock()
+	if r != nil || l.checkedSpool {
+		return r
+	}
+	l.checkedSpool = true
+	bundle, err := m.config.Spool.Bundle(l.job.Token)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		m.config.Logger.Warn("bundle cannot be read", "token", l.job.Token, "error", err)
+		return nil
+	}
+	return newReport(bundle)
+}
+
+func newReport(bundle []byte) *report {
+	sum := sha256.Sum256(bundle)
+	return &report{bundleSHA256: hex.EncodeToString(sum[:]), bundleBytes: int64(len(bundle))}
+}
+
+// takeReport records a report. The probe's key is out of force from here on.
+func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
+	t := decisionlog.Transition{To: StateReported, Detail: fmt.Sprintf("a bundle of %d bytes arrived", r.bundleBytes)}
+	if l.probe != nil {
+		t.Reported = &decisionlog.Probe{Name: l.probe.name, BundleSHA256: r.bundleSHA256, BundleBytes: r.bundleBytes}
+	}
+	if r.failure != nil {
+		t.Code, t.Detail = r.failure.Code, "the probe could not make a bundle: "+r.failure.Detail
+		answer := estimator.NewUnknown("vgpu", l.job.Profile, *r.failure)
+		l.estimate = &answer
+	}
+	if !m.move(ctx, l, t) {
+		return false
+	}
+	if l.probe != nil {
+		m.forget(l.probe)
+		l.probe = nil
+	}
+	return true
+}
+
+// ProbeJob tells a probe what to run.
+func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
+	l, err := m.authorize(name, key)
+	if err != nil {
+		return ProbeJob{}, err
+	}
+	payload, err := m.config.Spool.Job(l.job.Token)
+	if err != nil {
+		return ProbeJob{}, err
+	}
+	return ProbeJob{Script: payload.Script, Argv: payload.Argv, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.config.Probe.Steps, Budget: m.config.Probe.Budget, Devices: 1}, nil
+}
+
+// ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.
+func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
+	l, err := m.authorize(name, key)
+	if err != nil {
+		return err
+	}
+	if err := m.config.Spool.PutBundle(l.job.Token, bundle); err != nil {
+		return err
+	}
+	return m.setReport(name, key, newReport(bundle))
+}
+
+// ProbeFailure takes the reason why a probe has no bundle.
+func (m *Manager) ProbeFailure(name, key string, reason estimator.Reason) error {
+	reason.Detail = strings.ToValidUTF8(shorten(reason.Detail, estimator.MaxDetailBytes), "")
+	check := estimator.NewUnknown("vgpu", "", reason)
+	if err := check.Validate(); err != nil {
+		return err
+	}
+	return m.setReport(name, key, &report{failure: &reason})
+}
+
+// setReport accepts the first report of a probe and no other.
+func (m *Manager) setReport(name, key string, r *report) error {
+	m.mu.Lock()
+	l, err := m.authorizeLocked(name, key)
+	if err == nil {
+		l.report = r
+	}
+	m.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	m.poke()
+	return nil
+}
+
+func (m *Manager) authorize(name, key string) (*life, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.authorizeLocked(name, key)
+}
+
+func (m *Manager) authorizeLocked(name, key string) (*life, error) {
+	sum := sha256.Sum256([]byte(key))
+	p, known := m.probes[name]
+	if !known {
+		p = &probe{}
+	}
+	same := subtle.ConstantTimeCompare(sum[:], p.keySHA256[:]) == 1
+	l := m.open[p.token]
+	if !known || !same || l == nil || l.report != nil {
+		return nil, ErrUnknownProbe
+	}
+	return l, nil
+}

@@ -1,0 +1,407 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/request"
+)
+
+// Times that decide when a wait is over.
+const (
+	// beginTolerance is how far the begin time in the queue may be from the one that was asked for.
+	beginTolerance = 5 * time.Second
+	// neverSeenShadow is how long a stamped job may stay unseen. A held one has until its hold is over.
+	neverSeenShadow = 2 * time.Minute
+	// lastMoment before the end of a hold nothing new is begun: the job starts by itself.
+	lastMoment = 2 * time.Second
+	// probeReserve is what must be left of a hold for a probe to make sense.
+	probeReserve = 10 * time.Second
+	// reportGrace is how long after the end of its probe's job a report may still arrive.
+	reportGrace = 5 * time.Second
+	// shadowPatience bounds the wait for a probe where no hold bounds it.
+	shadowPatience = time.Hour
+	// maxProbes bounds the probes of one job.
+	maxProbes = 2
+	// maxTries bounds the attempts at an update or a release that the controller refuses.
+	maxTries = 3
+)
+
+// step advances a job as far as it can without waiting.
+func (m *Manager) step(ctx context.Context, l *life, view *queueView) {
+	for again := true; again && !l.job.Finished && ctx.Err() == nil; {
+		switch l.job.State {
+		case StateHeld, StateStamped:
+			again = m.find(ctx, l, view)
+		case StateFound:
+			again = m.startProbe(ctx, l, view)
+		case StateProbing:
+			again = m.awaitReport(ctx, l, view)
+		case StateReported:
+			again = m.estimate(ctx, l)
+		case StateEstimated:
+			again = m.decide(ctx, l)
+		case StateDecided:
+			again = m.act(ctx, l)
+		case StateUpdating:
+			again = m.update(ctx, l)
+		case StateUpdated:
+			again = m.watch(ctx, l, view)
+		case StateRestoring:
+			again = m.restore(ctx, l)
+		case StateReleasing:
+			again = m.release(ctx, l)
+		default:
+			m.config.Logger.Error("job in a state of another release: left alone", "token", l.job.Token, "state", l.job.State)
+			again = false
+		}
+	}
+}
+
+// enforced says whether the job is held. A job that was recorded in shadow mode stays a shadow for its whole life.
+func (l *life) enforced() bool { return l.job.Mode == string(Enforce) }
+
+// move makes a transition; it reports whether the step may go on.
+func (m *Manager) move(ctx context.Context, l *life, t decisionlog.Transition) bool {
+	return m.advance(ctx, l, t) == nil
+}
+
+// abandon ends our part in a job that is in other hands now.
+func (m *Manager) abandon(ctx context.Context, l *life, code, detail string) bool {
+	m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, Code: code, Detail: detail})
+	return false
+}
+
+// letGo decides to leave the job as it is: a held one is released at once, a stamped one needs nothing.
+func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool {
+	d := &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.LeaveAlone, Code: code, Reason: reason}
+	l.decision = d
+	if !l.enforced() {
+		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: code, Detail: reason, Decision: d})
+		return false
+	}
+	return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: code, Detail: reason, Decision: d})
+}
+
+// lost says how a held job has left our hands, or returns "".
+func (l *life) lost(j client.Job, now time.Time) (code, detail string) {
+	if code, detail = l.lostHold(j, now); code == "" && !request.Equivalent(j.Request, l.job.Asked) {
+		return codeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request)
+	}
+	return code, detail
+}
+
+// lostHold is lost without a look at the request.
+func (l *life) lostHold(j client.Job, now time.Time) (code, detail string) {
+	begin := l.job.HoldUntil
+	if l.job.BeginAt.After(begin) {
+		begin = l.job.BeginAt
+	}
+	passed := !now.Before(l.job.HoldUntil.Add(-time.Second))
+	switch {
+	case j.Ambiguous || j.UserID != l.job.UID:
+		return codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID)
+	case j.Ended():
+		return codeOwnerCancelled, "the job ended as " + j.State
+	case passed && (!j.Pending() || !j.EligibleAt.After(now)):
+		return codeHoldPassed, "the hold passed and the job may start as its owner asked"
+	case !j.Pending() || !j.EligibleAt.After(now):
+		return codeOwnerReleased, "the owner lifted the hold: the job runs as it was asked for"
+	case strings.HasPrefix(j.Reason, "JobHeld"):
+		return codeOwnerChanged, "the job was put on hold by somebody else: " + j.Reason
+	case j.EligibleAt.Sub(begin).Abs() > beginTolerance:
+		return codeOwnerChanged, fmt.Sprintf("the begin time was changed to %s", j.EligibleAt.Format(time.RFC3339))
+	}
+	return "", ""
+}
+
+// checkHeld looks at a held job in a look at the queue that is newer than its state, and abandons it when it left our hands.
+func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held bool) {
+	if !l.enforced() {
+		return true
+	}
+	if view == nil || view.at.Before(l.since) {
+		return true
+	}
+	j, there := view.byID[l.job.SlurmJobID]
+	if !there {
+		return !m.gone(ctx, l)
+	}
+	if code, detail := l.lost(j, time.Now()); code != "" {
+		m.abandon(ctx, l, code, detail)
+		return false
+	}
+	return true
+}
+
+// gone asks for a job that a look at the queue did not show, and abandons it when the controller does not know it.
+func (m *Manager) gone(ctx context.Context, l *life) bool {
+	if _, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID); !errors.Is(err, client.ErrNoJob) {
+		return false
+	}
+	m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")
+	return true
+}
+
+// find looks for the job by its token.
+func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
+	if view == nil {
+		return false
+	}
+	var mine []client.Job
+	for _, j := range view.byToken[l.job.Token] {
+		if j.UserID == l.job.UID {
+			mine = append(mine, j)
+		}
+	}
+	switch {
+	case len(mine) > 1:
+		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("%d jobs carry the token", len(mine)))
+	case len(mine) == 0:
+		limit := l.job.SubmittedAt.Add(neverSeenShadow)
+		if l.enforced() {
+			limit = l.job.HoldUntil
+		}
+		if view.at.After(limit) {
+			return m.abandon(ctx, l, codeNeverSeen, "no job carries the token: it was a test of a submission, was refused later, or the plugin did not get the answer in time")
+		}
+		return false
+	}
+	j := mine[0]
+	found := decisionlog.Transition{To: StateFound, SlurmJobID: j.ID, Detail: fmt.Sprintf("job %d carries the token", j.ID)}
+	if !request.Equivalent(j.Request, l.job.Asked) && !j.Ambiguous {
+		// Another submit filter changed the job after us: what it wants is not known, so nothing is changed.
+		if !m.move(ctx, l, found) {
+			return false
+		}
+		return m.letGo(ctx, l, codeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
+	}
+	if l.enforced() {
+		if code, detail := l.lost(j, time.Now()); code != "" {
+			l.job.SlurmJobID = j.ID
+			m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, SlurmJobID: j.ID, Code: code, Detail: detail})
+			return false
+		}
+	}
+	return m.move(ctx, l, found)
+}
+
+// estimate asks the estimator. Whatever goes wrong is an unknown estimate with a reason.
+func (m *Manager) estimate(ctx context.Context, l *life) bool {
+	if l.estimate == nil {
+		answer, err := m.ask(ctx, l)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err != nil {
+			answer = estimator.NewUnknown("vgpu", l.job.Profile, estimator.Reason{Code: "bundle_invalid", Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
+		}
+		l.estimate = &answer
+	}
+	return m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, Detail: describeEstimate(l.estimate)})
+}
+
+func (m *Manager) ask(ctx context.Context, l *life) (estimator.Estimate, error) {
+	bundle, err := m.config.Spool.Bundle(l.job.Token)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	answer, err := m.config.Estimator.Estimate(ctx, bundle, l.job.Profile)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	return answer, answer.Validate()
+}
+
+func describeEstimate(e *estimator.Estimate) string {
+	rank, ok := e.Largest()
+	if !ok || e.Confidence == estimator.Unknown {
+		return fmt.Sprintf("%s on %s: unknown", e.Estimator, e.GPU)
+	}
+	return fmt.Sprintf("%s on %s: %.2f GiB, at most %.2f GiB, confidence %s, %d steps seen", e.Estimator, e.GPU,
+		float64(rank.ComfortableBytes)/(1<<30), float64(rank.ComfortableHighBytes)/(1<<30), e.Confidence, e.Steps)
+}
+
+// decide asks the policy.
+func (m *Manager) decide(ctx context.Context, l *life) bool {
+	d := m.config.Rules.Decide(policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version})
+	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, NeedBytes: d.NeedBytes,
+		Target: d.Target, Change: d.Change}
+	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision})
+}
+
+// act begins what was decided.
+func (m *Manager) act(ctx context.Context, l *life) bool {
+	d := l.decision
+	switch {
+	case !l.enforced():
+		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: d.Code, Detail: "shadow mode: nothing was changed"})
+		return false
+	case m.config.Mode != Enforce:
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
+	case d.Verdict == decisionlog.Rewrite:
+		return m.move(ctx, l, decisionlog.Transition{To: StateUpdating, Code: d.Code, Detail: "scontrol update " + assignments(d.Change.Set) + " and release"})
+	}
+	return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: d.Code, Detail: "release without a change"})
+}
+
+// update sends the change and the release in one request, unless an earlier life of this daemon has done so already.
+func (m *Manager) update(ctx context.Context, l *life) bool {
+	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	now := time.Now()
+	change := l.decision.Change
+	updated := decisionlog.Transition{To: StateUpdated, Detail: "the job asks for " + change.Result.String()}
+	switch {
+	case errors.Is(err, client.ErrNoJob):
+		return m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")
+	case err != nil:
+		return false
+	case j.UserID == l.job.UID && !j.Ambiguous && request.Equivalent(j.Request, change.Result):
+		return m.move(ctx, l, updated)
+	}
+	if code, detail := l.lost(j, now); code != "" {
+		return m.abandon(ctx, l, code, detail)
+	}
+	if m.config.Mode != Enforce {
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
+	}
+	if l.job.HoldUntil.Sub(now) < lastMoment {
+		return false
+	}
+	err = m.config.Slurm.Update(ctx, l.job.UID, l.job.SlurmJobID, change.Set, client.Start{At: l.job.BeginAt})
+	m.config.Failpoint(StateUpdating + ":acted")
+	var refused *client.CommandError
+	switch {
+	case errors.As(err, &refused):
+		if l.tries++; l.tries < maxTries {
+			return false
+		}
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeUpdateRefused, Detail: "the controller refused the change: " + refused.Stderr})
+	case err != nil:
+		// It may have been carried out all the same: the next step looks first.
+		m.config.Logger.Warn("update without an answer", "token", l.job.Token, "error", err)
+		return false
+	}
+	return m.move(ctx, l, updated)
+}
+
+// watch looks after a changed job until it runs, or gives it its request back when it can never start.
+func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
+	if view == nil || !view.at.After(l.since) {
+		return false
+	}
+	j, there := view.byID[l.job.SlurmJobID]
+	if !there {
+		m.gone(ctx, l)
+		return false
+	}
+	switch {
+	case j.Ambiguous || j.UserID != l.job.UID:
+		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
+	case !request.Equivalent(j.Request, l.decision.Change.Result):
+		return m.abandon(ctx, l, codeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request))
+	case !j.Pending():
+		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeRunning, Detail: fmt.Sprintf("the job is %s on %s", j.State, j.NodeList), NodeList: j.NodeList})
+	case strings.HasPrefix(j.Reason, "BadConstraints"):
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeImpossible,
+			Detail: "no node of this cluster can run the changed request (BadConstraints): the original is put back, " + assignments(request.Difference(l.decision.Change.Result, l.job.Asked))})
+	case view.at.Sub(l.since) > m.config.Watch:
+		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
+	}
+	return false
+}
+
+// restore gives a job its original request back.
+func (m *Manager) restore(ctx context.Context, l *life) bool {
+	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	switch {
+	case errors.Is(err, client.ErrNoJob), err == nil && j.Ended():
+		return m.abandon(ctx, l, codeOwnerCancelled, "the job ended")
+	case err != nil:
+		return false
+	case j.UserID != l.job.UID || j.Ambiguous:
+		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
+	case request.Equivalent(j.Request, l.job.Asked):
+		m.finish(ctx, l, decisionlog.Transition{To: StateRestored, Code: codeImpossible, Detail: "the job asks for " + l.job.Asked.String() + " again"})
+		return false
+	case !j.Pending() || !request.Equivalent(j.Request, l.decision.Change.Result):
+		return m.abandon(ctx, l, codeOwnerChanged, fmt.Sprintf("the job is %s and asks for %s", j.State, j.Request))
+	}
+	err = m.config.Slurm.Update(ctx, l.job.UID, l.job.SlurmJobID, request.Difference(l.decision.Change.Result, l.job.Asked), client.Start{At: l.job.BeginAt})
+	m.config.Failpoint(StateRestoring + ":acted")
+	var refused *client.CommandError
+	if errors.As(err, &refused) {
+		if l.tries++; l.tries >= maxTries {
+			m.config.Logger.Error("a changed job cannot start and its request cannot be put back: its owner has to submit it again", "slurm_job_id", l.job.SlurmJobID, "stderr", refused.Stderr)
+			return m.abandon(ctx, l, codeUpdateRefused, "the controller refused to put the original request back: "+refused.Stderr)
+		}
+	}
+	return err == nil
+}
+
+// release lets a job go as its owner asked.
+func (m *Manager) release(ctx context.Context, l *life) bool {
+	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	switch {
+	case errors.Is(err, client.ErrNoJob):
+		return m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")
+	case err != nil:
+		return false
+	}
+	released := decisionlog.Transition{To: StateReleased, Code: l.decision.Code, Detail: "the job may start, asking for " + j.Request.String()}
+	// What the job asks for does not matter here: nothing but its begin time is touched.
+	switch code, detail := l.lostHold(j, time.Now()); code {
+	case "":
+	case codeHoldPassed:
+		released.Code, released.Detail = code, detail
+		m.finish(ctx, l, released)
+		return false
+	case codeOwnerReleased:
+		// An earlier life of this daemon has sent the release, or the owner did the same: there is no difference.
+		m.finish(ctx, l, released)
+		return false
+	default:
+		return m.abandon(ctx, l, code, detail)
+	}
+	if l.job.BeginAt.After(l.job.HoldUntil) {
+		// The begin time in force is the owner's own.
+		m.finish(ctx, l, released)
+		return false
+	}
+	err = m.config.Slurm.Update(ctx, l.job.UID, l.job.SlurmJobID, nil, client.Start{At: l.job.BeginAt})
+	m.config.Failpoint(StateReleasing + ":acted")
+	var refused *client.CommandError
+	switch {
+	case errors.As(err, &refused):
+		if l.tries++; l.tries >= maxTries {
+			return m.abandon(ctx, l, codeUpdateRefused, "the controller refused the release, the hold will pass by itself: "+refused.Stderr)
+		}
+		return false
+	case err != nil:
+		return false
+	}
+	m.finish(ctx, l, released)
+	return false
+}
+
+func assignments(set []request.Assignment) string {
+	parts := make([]string, len(set))
+	for i, a := range set {
+		parts[i] = a.Key + "=" + a.Value
+	}
+	return strings.Join(parts, " ")
+}
+
+func shorten(s string, limit int) string {
+	if len(s) > limit {
+		return s[:limit]
+	}
+	return s
+}

@@ -1,0 +1,313 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The names of the variables that a probe finds in its environment.
+const (
+	KeyVariable = "GRESIZE_PROBE_KEY"
+	URLVariable = "GRESIZE_PROBE_URL"
+)
+
+// Bounds on the work of the privileged half.
+const (
+	maxAtOnce      = 16
+	requestTimeout = 5 * time.Second
+	maxErrorBytes  = 1024
+)
+
+// Config is what the administrator fixed. Nothing of it can come from a request.
+type Config struct {
+	// Sbatch, SlurmConf and Probe are absolute paths; the files belong to root and nobody else writes them.
+	Sbatch    string
+	SlurmConf string
+	Probe     string
+	// AllowedUIDs may ask, beside root: SlurmUser.
+	AllowedUIDs []uint32
+	// MinUID is the smallest user id for which a probe is submitted; 0 never is.
+	MinUID uint32
+	// Timeout bounds one sbatch.
+	Timeout time.Duration
+	Logger  *slog.Logger
+}
+
+// Server is the privileged half.
+type Server struct {
+	config Config
+	slots  chan struct{}
+	wait   sync.WaitGroup
+}
+
+var safePath = regexp.MustCompile(`^/[A-Za-z0-9_./+-]+$`)
+
+// NewServer checks what it will run: a program that root runs for others must not be one that others can change.
+func NewServer(config Config) (*Server, error) {
+	for _, path := range []string{config.Sbatch, config.Probe} {
+		if err := secure(path); err != nil {
+			return nil, err
+		}
+	}
+	if config.SlurmConf != "" && !safePath.MatchString(config.SlurmConf) {
+		return nil, fmt.Errorf("slurm.conf path %q: only letters, digits and _./+- are used", config.SlurmConf)
+	}
+	if config.MinUID == 0 {
+		return nil, errors.New("the smallest user id must be at least 1: no probe ever runs as root")
+	}
+	return &Server{config: config, slots: make(chan struct{}, maxAtOnce)}, nil
+}
+
+// secure refuses a program that somebody other than root could change, in itself or in a folder above it.
+func secure(path string) error {
+	if !safePath.MatchString(path) || filepath.Clean(path) != path {
+		return fmt.Errorf("program path %q: only letters, digits and _./+- are used, and no . or ..", path)
+	}
+	resolved, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return fmt.Errorf("program: %w", err)
+	}
+	for p := resolved; ; p = filepath.Dir(p) {
+		info, err := os.Lstat(p)
+		if err != nil {
+			return fmt.Errorf("program: %w", err)
+		}
+		stat, ok := info.Sys().(*syscall.Stat_t)
+		sticky := info.IsDir() && info.Mode()&os.ModeSticky != 0
+		switch {
+		case !ok || stat.Uid != 0:
+			return fmt.Errorf("program %s: %s does not belong to root; use chown root", path, p)
+		case info.Mode().Perm()&0o022 != 0 && !sticky:
+			return fmt.Errorf("program %s: %s can be changed by others (mode %04o); use chmod go-w", path, p, info.Mode().Perm())
+		case p == resolved && (!info.Mode().IsRegular() || info.Mode()&0o111 == 0):
+			return fmt.Errorf("program %s: not an executable file", path)
+		}
+		if p == "/" {
+			return nil
+		}
+	}
+}
+
+// Serve answers until the listener is closed.
+func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
+	defer s.wait.Wait()
+	for {
+		connection, err := listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ECONNABORTED):
+			time.Sleep(50 * time.Millisecond)
+			continue
+		case err != nil:
+			return fmt.Errorf("accept: %w", err)
+		}
+		select {
+		case s.slots <- struct{}{}:
+		default:
+			connection.Close()
+			continue
+		}
+		s.wait.Go(func() {
+			defer func() { <-s.slots }()
+			defer connection.Close()
+			s.serve(ctx, connection)
+		})
+	}
+}
+
+func (s *Server) serve(ctx context.Context, connection *net.UnixConn) {
+	peer, err := peerUID(connection)
+	if err != nil || peer != 0 && !slices.Contains(s.config.AllowedUIDs, peer) {
+		s.config.Logger.Warn("peer refused", "uid", peer, "error", err)
+		return
+	}
+	if err := connection.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return
+	}
+	var request Request
+	reply := Reply{}
+	if err := read(connection, &request, maxRequestBytes); err != nil {
+		reply.Error = "request: " + err.Error()
+	} else {
+		reply = s.submit(ctx, request)
+	}
+	if err := connection.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return
+	}
+	if err := write(connection, &reply, maxReplyBytes); err != nil {
+		s.config.Logger.Warn("reply not sent", "probe", request.Name, "error", err)
+	}
+}
+
+func peerUID(connection *net.UnixConn) (uint32, error) {
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var credentials *unix.Ucred
+	var inner error
+	if err := raw.Control(func(fd uintptr) {
+		credentials, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, err
+	}
+	if inner != nil {
+		return 0, inner
+	}
+	return credentials.Uid, nil
+}
+
+// submit runs the one command. It logs who asked for what, never the environment or the key.
+func (s *Server) submit(ctx context.Context, r Request) Reply {
+	logger := s.config.Logger.With("probe", r.Name, "uid", r.UID)
+	if err := r.Validate(); err != nil {
+		logger.Warn("request refused", "error", err)
+		return Reply{Error: "request: " + err.Error()}
+	}
+	credential, err := s.credential(r)
+	if err != nil {
+		logger.Warn("request refused", "error", err)
+		return Reply{Error: err.Error()}
+	}
+	environment, err := memoryFile("environment", probeEnvironment(r))
+	if err != nil {
+		return Reply{Error: err.Error()}
+	}
+	defer environment.Close()
+
+	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, s.config.Sbatch, arguments(r)...)
+	command.Dir = "/"
+	command.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
+	if s.config.SlurmConf != "" {
+		command.Env = append(command.Env, "SLURM_CONF="+s.config.SlurmConf)
+	}
+	command.ExtraFiles = []*os.File{environment}
+	command.Stdin = strings.NewReader("#!/bin/sh\nexec " + s.config.Probe + " run\n")
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &limited{to: &stdout}, &limited{to: &stderr}
+	command.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true}
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+	command.WaitDelay = time.Second
+	if err := command.Start(); err != nil {
+		logger.Error("sbatch not started", "error", err)
+		return Reply{Error: fmt.Sprintf("start sbatch: %v", err)}
+	}
+	if err := command.Wait(); err != nil {
+		logger.Warn("sbatch failed", "error", err, "stderr", stderr.String())
+		return Reply{Error: fmt.Sprintf("sbatch: %v: %s", err, strings.TrimSpace(stderr.String())), Unsure: ctx.Err() != nil}
+	}
+	id, _, _ := strings.Cut(strings.TrimSpace(stdout.String()), ";")
+	number, err := strconv.ParseUint(id, 10, 32)
+	if err != nil || number == 0 {
+		return Reply{Error: fmt.Sprintf("sbatch printed %.80q, which is no job id", id), Unsure: true}
+	}
+	logger.Info("probe submitted", "slurm_job_id", number)
+	return Reply{JobID: uint32(number)}
+}
+
+// arguments is all that a request can say to sbatch; every value was checked by Validate and none is a text for a shell.
+func arguments(r Request) []string {
+	argv := []string{
+		"--parsable", "--quiet", "--export-file=3", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
+		"--no-requeue", "--gres=none", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.Itoa(r.CPUs), "--mem=" + strconv.Itoa(r.MemoryMiB) + "M",
+		"--time=" + strconv.Itoa(r.TimeLimitMinutes),
+	}
+	for _, option := range []struct{ name, value string }{{"--partition=", r.Partition}, {"--account=", r.Account}, {"--qos=", r.QOS}} {
+		if option.value != "" {
+			argv = append(argv, option.name+option.value)
+		}
+	}
+	return argv
+}
+
+// probeEnvironment is the job's own environment without what an enclosing job or an earlier sbatch left in it.
+func probeEnvironment(r Request) []byte {
+	var b bytes.Buffer
+	for _, v := range r.Environment {
+		name, _, _ := bytes.Cut(v, []byte("="))
+		n := string(name)
+		if strings.HasPrefix(n, "SLURM_") || strings.HasPrefix(n, "SBATCH_") || strings.HasPrefix(n, "SRUN_") || n == KeyVariable || n == URLVariable {
+			continue
+		}
+		b.Write(v)
+		b.WriteByte(0)
+	}
+	b.WriteString(KeyVariable + "=" + r.Key + "\x00" + URLVariable + "=" + r.URL + "\x00")
+	return b.Bytes()
+}
+
+// credential is the user that the probe runs as: never root, never a system account, in a group that is the user's own.
+func (s *Server) credential(r Request) (*syscall.Credential, error) {
+	if r.UID < s.config.MinUID {
+		return nil, fmt.Errorf("no probe is submitted for user id %d: the smallest allowed is %d", r.UID, s.config.MinUID)
+	}
+	account, err := user.LookupId(strconv.FormatUint(uint64(r.UID), 10))
+	if err != nil {
+		return nil, fmt.Errorf("look up user: %w", err)
+	}
+	names, err := account.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("look up the groups of user %d: %w", r.UID, err)
+	}
+	credential := &syscall.Credential{Uid: r.UID, Gid: r.GID}
+	member := false
+	for _, name := range names {
+		gid, err := strconv.ParseUint(name, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("group %q of user %d: %w", name, r.UID, err)
+		}
+		credential.Groups = append(credential.Groups, uint32(gid))
+		member = member || uint32(gid) == r.GID
+	}
+	if !member {
+		return nil, fmt.Errorf("user %d is not in group %d", r.UID, r.GID)
+	}
+	return credential, nil
+}
+
+// memoryFile is a file without a name, so that nothing secret touches a disk.
+func memoryFile(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory file: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), name)
+	if _, err := file.Write(data); err != nil {
+		return nil, errors.Join(fmt.Errorf("memory file: %w", err), file.Close())
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(fmt.Errorf("memory file: %w", err), file.Close())
+	}
+	return file, nil
+}
+
+// limited keeps the beginning of what a program prints.
+type limited struct{ to *bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := maxErrorBytes - l.to.Len(); room > 0 {
+		l.to.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}

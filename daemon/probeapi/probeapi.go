@@ -1,0 +1,195 @@
+// Package probeapi owns the HTTP side of probes. A probe fetches its job and
+// leaves its bundle, with a key that opens that one probe's pages and only
+// until its report. Whoever speaks here is a user's process: sizes, times and
+// the form of everything are bounded, and nothing that arrives is trusted.
+//
+//	GET  /v1/probes/NAME          the job, see Job
+//	POST /v1/probes/NAME/result   the bundle, application/octet-stream
+//	POST /v1/probes/NAME/failure  {"code": …, "detail": …} when there is no bundle
+//
+// The key stands in "Authorization: Bearer KEY".
+package probeapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/spool"
+	"github.com/gresize/gresize/estimator"
+)
+
+// Schema names the JSON form of Job.
+const Schema = "gresize.probejob/1"
+
+// Bounds on what a stranger may send and how slowly.
+const (
+	// MaxBundleBytes bounds the body of a result.
+	MaxBundleBytes  = spool.MaxBundleBytes
+	maxFailureBytes = 16 << 10
+	maxHeaderBytes  = 16 << 10
+	maxAtOnce       = 64
+	maxUploads      = 4
+	readTimeout     = time.Minute
+	writeTimeout    = time.Minute
+	stopTimeout     = 2 * time.Second
+)
+
+// Job is what a probe is told. []byte is base64 in JSON.
+type Job struct {
+	Schema        string   `json:"schema"`
+	Script        []byte   `json:"script"`
+	Argv          [][]byte `json:"argv"`
+	WorkDir       string   `json:"work_dir"`
+	GPU           string   `json:"gpu"`
+	Steps         int      `json:"steps"`
+	BudgetSeconds int      `json:"budget_seconds"`
+	Devices       int      `json:"devices"`
+}
+
+// Source knows the probes; *jobs.Manager is the real one.
+type Source interface {
+	ProbeJob(name, key string) (jobs.ProbeJob, error)
+	ProbeBundle(name, key string, bundle []byte) error
+	ProbeFailure(name, key string, reason estimator.Reason) error
+}
+
+// Check reads a bundle defensively and returns what is wrong with it.
+type Check func(io.ReaderAt, int64) error
+
+// Server is the HTTP side.
+type Server struct {
+	source  Source
+	check   Check
+	logger  *slog.Logger
+	slots   chan struct{}
+	uploads chan struct{}
+	http    http.Server
+}
+
+// New makes a server; it starts nothing.
+func New(source Source, check Check, logger *slog.Logger) *Server {
+	s := &Server{source: source, check: check, logger: logger, slots: make(chan struct{}, maxAtOnce), uploads: make(chan struct{}, maxUploads)}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/probes/{name}", s.job)
+	mux.HandleFunc("POST /v1/probes/{name}/result", s.result)
+	mux.HandleFunc("POST /v1/probes/{name}/failure", s.failure)
+	s.http = http.Server{Handler: s.bounded(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
+		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
+	return s
+}
+
+// Serve answers until Close.
+func (s *Server) Serve(listener net.Listener) error {
+	if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("probe API: %w", err)
+	}
+	return nil
+}
+
+// Close stops and waits a moment for reports that are arriving.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	if err := s.http.Shutdown(ctx); err != nil {
+		return s.http.Close()
+	}
+	return nil
+}
+
+// Handler serves the pages, for tests.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+func (s *Server) bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case s.slots <- struct{}{}:
+			defer func() { <-s.slots }()
+			next.ServeHTTP(w, r)
+		default:
+			http.Error(w, "busy, try again", http.StatusServiceUnavailable)
+		}
+	})
+}
+
+func (s *Server) job(w http.ResponseWriter, r *http.Request) {
+	job, err := s.source.ProbeJob(r.PathValue("name"), key(r))
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	body := Job{Schema: Schema, Script: job.Script, Argv: job.Argv, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices}
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
+	}
+}
+
+func (s *Server) result(w http.ResponseWriter, r *http.Request) {
+	// The key is looked at before the body is read: a stranger cannot fill memory.
+	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	select {
+	case s.uploads <- struct{}{}:
+		defer func() { <-s.uploads }()
+	case <-r.Context().Done():
+		return
+	}
+	bundle, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBundleBytes))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	if err := s.check(bytes.NewReader(bundle), int64(len(bundle))); err != nil {
+		http.Error(w, "bundle: "+err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	if err := s.source.ProbeBundle(r.PathValue("name"), key(r), bundle); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
+	var reason estimator.Reason
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFailureBytes))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&reason); err != nil {
+		http.Error(w, "failure: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := s.source.ProbeFailure(r.PathValue("name"), key(r), reason); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// refuse does not tell a stranger which part was wrong.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, jobs.ErrUnknownProbe) {
+		s.logger.Warn("probe refused", "probe", r.PathValue("name"), "from", r.RemoteAddr)
+		http.Error(w, jobs.ErrUnknownProbe.Error(), http.StatusForbidden)
+		return
+	}
+	s.logger.Error("probe not served", "probe", r.PathValue("name"), "error", err)
+	http.Error(w, "not possible at this moment", http.StatusInternalServerError)
+}
+
+func key(r *http.Request) string {
+	k, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return k
+}

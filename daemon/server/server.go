@@ -1,0 +1,168 @@
+// Package server owns the submit socket: who may speak, how many at once, and
+// how long. It reads one request of a connection, asks, and writes one reply.
+// What the answer is does not concern it.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gresize/gresize/slurm/wire"
+)
+
+// exchangeTimeout bounds one connection. The plugin has given up long before; this only frees the place.
+const exchangeTimeout = 2 * time.Second
+
+// quietPeriod is the least time between two log lines about the same kind of trouble.
+const quietPeriod = 5 * time.Minute
+
+// Answerer decides. It must answer from memory.
+type Answerer interface {
+	Answer(*wire.Request) *wire.Reply
+}
+
+// Config is everything that a Server needs.
+type Config struct {
+	// AllowedUIDs may speak, beside root and the daemon's own user.
+	AllowedUIDs    []uint32
+	MaxConnections int
+	Answerer       Answerer
+	Logger         *slog.Logger
+}
+
+// Server answers on one socket.
+type Server struct {
+	config Config
+	slots  chan struct{}
+	wait   sync.WaitGroup
+	// Answered and Refused count connections.
+	Answered, Refused atomic.Int64
+	lastComplaint     atomic.Int64
+}
+
+// New makes a server; it starts nothing.
+func New(config Config) *Server {
+	return &Server{config: config, slots: make(chan struct{}, config.MaxConnections)}
+}
+
+// Listen makes the socket at path, in place of one that a dead daemon left behind. Only the daemon's user and its group can connect.
+func Listen(path string) (*net.UnixListener, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if info, err := os.Lstat(path); err == nil {
+		if info.Mode()&os.ModeSocket == 0 {
+			return nil, fmt.Errorf("listen: %s is there and is no socket: remove it or choose another socket.path", path)
+		}
+		if connection, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			return nil, errors.Join(fmt.Errorf("listen: somebody answers on %s: is another gresized running?", path), connection.Close())
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("listen: %w", err)
+		}
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen: %w", err), listener.Close())
+	}
+	return listener, nil
+}
+
+// Serve answers until the listener is closed, and returns when the last exchange is over.
+func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
+	defer s.wait.Wait()
+	for {
+		connection, err := listener.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ECONNABORTED):
+			s.complain("connections cannot be accepted for now", "error", err)
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("accept: %w", err)
+		}
+		select {
+		case s.slots <- struct{}{}:
+		default:
+			// The plugin lets the job pass unchanged.
+			s.Refused.Add(1)
+			s.complain("too many connections: jobs pass unchanged")
+			connection.Close()
+			continue
+		}
+		s.wait.Go(func() {
+			defer func() { <-s.slots }()
+			defer connection.Close()
+			s.exchange(connection)
+		})
+	}
+}
+
+func (s *Server) exchange(connection *net.UnixConn) {
+	peer, err := peerOf(connection)
+	if err != nil || !s.allowed(peer.Uid) {
+		s.Refused.Add(1)
+		s.config.Logger.Warn("peer refused", "uid", peer.Uid, "pid", peer.Pid, "error", err)
+		return
+	}
+	if err := connection.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
+		return
+	}
+	request, err := wire.ReadRequest(connection)
+	if err != nil {
+		s.Refused.Add(1)
+		s.config.Logger.Warn("request not understood", "pid", peer.Pid, "error", err)
+		return
+	}
+	if err := wire.WriteReply(connection, s.config.Answerer.Answer(request)); err != nil {
+		s.config.Logger.Warn("reply not sent", "pid", peer.Pid, "error", err)
+		return
+	}
+	s.Answered.Add(1)
+}
+
+func (s *Server) allowed(uid uint32) bool {
+	return uid == 0 || uid == uint32(os.Getuid()) || slices.Contains(s.config.AllowedUIDs, uid)
+}
+
+// complain logs trouble that would repeat with every connection, at most once in quietPeriod.
+func (s *Server) complain(message string, args ...any) {
+	now := time.Now().UnixNano()
+	if last := s.lastComplaint.Load(); now-last > int64(quietPeriod) && s.lastComplaint.CompareAndSwap(last, now) {
+		s.config.Logger.Warn(message, args...)
+	}
+}
+
+func peerOf(connection *net.UnixConn) (unix.Ucred, error) {
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return unix.Ucred{}, err
+	}
+	var peer *unix.Ucred
+	var inner error
+	err = raw.Control(func(fd uintptr) { peer, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, inner); err != nil {
+		return unix.Ucred{}, err
+	}
+	return *peer, nil
+}

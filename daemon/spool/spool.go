@@ -1,0 +1,195 @@
+// Package spool keeps, for as long as a job's life lasts and no longer, what
+// must survive a restart but must not stand in the decision log: the job's
+// script and environment, which may hold secrets, and the bundle of its probe.
+// It knows files and nothing of what they mean.
+package spool
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// MaxBundleBytes bounds the bundle of one probe.
+const MaxBundleBytes = 64 << 20
+
+// maxJobBytes is above what the plugin sends: script, arguments and environment, as JSON.
+const maxJobBytes = 8 << 20
+
+const (
+	jobSuffix    = ".job"
+	bundleSuffix = ".bundle"
+	partSuffix   = ".part"
+)
+
+// Job is what a probe needs of a job. Text is bytes, so all of it is kept as such.
+type Job struct {
+	Script      []byte   `json:"script"`
+	Argv        [][]byte `json:"argv"`
+	Environment [][]byte `json:"environment"`
+}
+
+// Spool is a folder that only its owner can read.
+type Spool struct{ dir string }
+
+var plainToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Open makes the folder if it is not there and removes what an interrupted write left behind.
+func Open(dir string) (*Spool, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("open spool: %s can be read by others (mode %04o): it holds environments of jobs, use chmod 700", dir, info.Mode().Perm())
+	}
+	parts, err := filepath.Glob(filepath.Join(dir, "*"+partSuffix))
+	if err != nil {
+		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	for _, p := range parts {
+		if err := os.Remove(p); err != nil {
+			return nil, fmt.Errorf("open spool: %w", err)
+		}
+	}
+	return &Spool{dir: dir}, nil
+}
+
+// PutJob stores a job.
+func (s *Spool) PutJob(token string, j Job) error {
+	data, err := json.Marshal(j)
+	if err != nil {
+		return fmt.Errorf("spool job: %w", err)
+	}
+	return s.put(token, jobSuffix, data)
+}
+
+// Job reads a job.
+func (s *Spool) Job(token string) (Job, error) {
+	data, err := s.get(token, jobSuffix, maxJobBytes)
+	if err != nil {
+		return Job{}, err
+	}
+	var j Job
+	if err := json.Unmarshal(data, &j); err != nil {
+		return Job{}, fmt.Errorf("read spooled job: %w", err)
+	}
+	return j, nil
+}
+
+// PutBundle stores a bundle.
+func (s *Spool) PutBundle(token string, bundle []byte) error {
+	return s.put(token, bundleSuffix, bundle)
+}
+
+// Bundle reads a bundle.
+func (s *Spool) Bundle(token string) ([]byte, error) {
+	return s.get(token, bundleSuffix, MaxBundleBytes)
+}
+
+// Remove forgets everything about a job.
+func (s *Spool) Remove(token string) error {
+	var errs []error
+	for _, suffix := range []string{jobSuffix, bundleSuffix} {
+		path, err := s.path(token, suffix)
+		if err != nil {
+			return err
+		}
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Keep removes what belongs to none of the tokens: jobs that ended while nobody looked.
+func (s *Spool) Keep(tokens map[string]bool) error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return fmt.Errorf("clean spool: %w", err)
+	}
+	for _, e := range entries {
+		token, found := strings.CutSuffix(e.Name(), jobSuffix)
+		if !found {
+			token, found = strings.CutSuffix(e.Name(), bundleSuffix)
+		}
+		if !found || tokens[token] {
+			continue
+		}
+		if err := os.Remove(filepath.Join(s.dir, e.Name())); err != nil {
+			return fmt.Errorf("clean spool: %w", err)
+		}
+	}
+	return nil
+}
+
+func (s *Spool) path(token, suffix string) (string, error) {
+	if !plainToken.MatchString(token) {
+		return "", fmt.Errorf("spool: %.80q is no token", token)
+	}
+	return filepath.Join(s.dir, token+suffix), nil
+}
+
+func (s *Spool) get(token, suffix string, limit int64) ([]byte, error) {
+	path, err := s.path(token, suffix)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read spool: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read spool: %w", err)
+	}
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("read spool: %s is larger than %d bytes", path, limit)
+	}
+	return data, nil
+}
+
+// put writes the whole file or nothing, and returns only when it would survive a power cut.
+func (s *Spool) put(token, suffix string, data []byte) (err error) {
+	path, err := s.path(token, suffix)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write spool: %w", err)
+		}
+	}()
+	part, err := os.CreateTemp(s.dir, token+"-*"+partSuffix)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(part.Name())
+	if _, err := part.Write(data); err != nil {
+		return errors.Join(err, part.Close())
+	}
+	if err := part.Sync(); err != nil {
+		return errors.Join(err, part.Close())
+	}
+	if err := part.Close(); err != nil {
+		return err
+	}
+	if err := os.Rename(part.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
