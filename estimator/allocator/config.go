@@ -82,3 +82,14 @@ func roundToDivision(bytes, divisions uint64) uint64 {
 	}
 	return (bytes + step - 1) &^ (step - 1)
 }
+
+// RoundSize is the block size that a request of this many bytes becomes.
+func (c *Config) RoundSize(bytes uint64, v Version) uint64 { return c.roundSize(bytes, v) }
+
+// CanBeFree reports whether a gap of this size between live blocks can be a free block of its own; a smaller one is slack of the block before it.
+func CanBeFree(gapBytes uint64, small, expandable bool) bool {
+	if small || expandable {
+		return gapBytes >= minBlockBytes
+	}
+	return gapBytes > smallLimitBytes
+}
