@@ -1,0 +1,154 @@
+// Package manifest holds, per PyTorch release, which symbols of which NVIDIA
+// library that release asks the dynamic linker for. The stub libraries of the
+// virtual GPU are generated from the union over all releases.
+package manifest
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+)
+
+// Library is one NVIDIA library as one PyTorch release uses it.
+type Library struct {
+	// Node is the symbol version that the release binds to, empty when the library is unversioned.
+	Node string `json:"node"`
+	// Symbols are the undefined symbols that the release expects there, sorted.
+	Symbols []string `json:"symbols"`
+}
+
+// Manifest is one PyTorch release.
+type Manifest struct {
+	Torch     string             `json:"torch"`
+	CUDA      string             `json:"cuda"`
+	Packages  map[string]string  `json:"packages"`  // pinned nvidia packages by name
+	Libraries map[string]Library `json:"libraries"` // by SONAME
+}
+
+//go:embed *.json
+var files embed.FS
+
+var (
+	symbolName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
+	libraryName = regexp.MustCompile(`^lib[A-Za-z0-9_-]+\.so(\.[0-9]+)*$`)
+)
+
+// All returns every manifest of the tree, sorted by file name.
+func All() ([]Manifest, error) {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	var all []Manifest
+	for _, e := range entries {
+		data, err := files.ReadFile(e.Name())
+		if err != nil {
+			return nil, err
+		}
+		m, err := Parse(data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", e.Name(), err)
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// Parse reads one manifest strictly: its names become C source, so nothing but plain names passes.
+func Parse(data []byte) (Manifest, error) {
+	var m Manifest
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&m); err != nil {
+		return m, err
+	}
+	if m.Torch == "" || m.CUDA == "" || len(m.Libraries) == 0 {
+		return m, fmt.Errorf("torch, cuda and libraries must not be empty")
+	}
+	for soname, lib := range m.Libraries {
+		if !libraryName.MatchString(soname) {
+			return m, fmt.Errorf("libraries: %q is no SONAME", soname)
+		}
+		if lib.Node != "" && !libraryName.MatchString(lib.Node) && !symbolName.MatchString(lib.Node) {
+			return m, fmt.Errorf("libraries.%s.node: %q is no version node", soname, lib.Node)
+		}
+		for _, s := range lib.Symbols {
+			if !symbolName.MatchString(s) {
+				return m, fmt.Errorf("libraries.%s.symbols: %q is no symbol", soname, s)
+			}
+		}
+	}
+	return m, nil
+}
+
+// Format writes m with one symbol a line, so that a change of release is a readable diff.
+func Format(m Manifest) []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "{\n\"torch\": %q,\n\"cuda\": %q,\n\"packages\": {", m.Torch, m.CUDA)
+	for i, name := range sortedKeys(m.Packages) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "\n%q: %q", name, m.Packages[name])
+	}
+	b.WriteString("\n},\n\"libraries\": {")
+	for i, soname := range sortedKeys(m.Libraries) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		lib := m.Libraries[soname]
+		fmt.Fprintf(&b, "\n%q: {\"node\": %q, \"symbols\": [", soname, lib.Node)
+		for k, s := range lib.Symbols {
+			if k > 0 {
+				b.WriteByte(',')
+			}
+			fmt.Fprintf(&b, "\n%q", s)
+		}
+		b.WriteString("\n]}")
+	}
+	b.WriteString("\n}\n}\n")
+	return []byte(b.String())
+}
+
+// Union merges the libraries of all manifests: one stub per SONAME then serves every release. Two releases that
+// bind the same SONAME to different version nodes cannot share a stub, which is an error.
+func Union(all []Manifest) (map[string]Library, error) {
+	symbols := map[string]map[string]bool{}
+	union := map[string]Library{}
+	for _, m := range all {
+		for soname, lib := range m.Libraries {
+			merged, seen := union[soname]
+			switch {
+			case !seen, merged.Node == "":
+				merged.Node = lib.Node
+			case lib.Node != "" && lib.Node != merged.Node:
+				return nil, fmt.Errorf("%s: version nodes %q and %q", soname, merged.Node, lib.Node)
+			}
+			union[soname] = merged
+			if symbols[soname] == nil {
+				symbols[soname] = map[string]bool{}
+			}
+			for _, s := range lib.Symbols {
+				symbols[soname][s] = true
+			}
+		}
+	}
+	for soname, lib := range union {
+		lib.Symbols = sortedKeys(symbols[soname])
+		union[soname] = lib
+	}
+	return union, nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}

@@ -1,0 +1,153 @@
+/*
+ * Values. Kernels write nothing here, so device memory holds whatever was copied or filled last. Reading it back is
+ * honest only when nothing that could have written it was started since; everything else reads as zero, and small
+ * reads are counted, because a program may decide something by them.
+ */
+#include "state.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { MAX_RANGES = 256 };
+#define KEPT_BYTES (64 * GV_KIB) /* larger copies are not kept: nobody decides by them, and host memory is dear */
+
+struct range {
+	const char *base;
+	size_t bytes;
+	uint64_t launches; /* how many launches had been seen when it was written */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct range ranges[MAX_RANGES];
+static unsigned next_range;
+static uint64_t launches;
+
+void gv_launched(void)
+{
+	__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+}
+
+uint64_t gv_launches(void)
+{
+	return __atomic_load_n(&launches, __ATOMIC_RELAXED);
+}
+
+static void forget(const char *base, size_t bytes)
+{
+	for (unsigned i = 0; i < MAX_RANGES; i++) {
+		if (ranges[i].bytes && ranges[i].base < base + bytes && base < ranges[i].base + ranges[i].bytes)
+			ranges[i].bytes = 0;
+	}
+}
+
+static void remember(const char *base, size_t bytes)
+{
+	ranges[next_range++ % MAX_RANGES] = (struct range){base, bytes, gv_launches()};
+}
+
+static bool known(const char *base, size_t bytes)
+{
+	for (unsigned i = 0; i < MAX_RANGES; i++) {
+		const struct range *r = &ranges[i];
+		if (r->bytes && r->launches == gv_launches() && r->base <= base && base + bytes <= r->base + r->bytes)
+			return true;
+	}
+	return false;
+}
+
+static bool is_device(const void *p, bool *readable)
+{
+	struct gv_block block;
+
+	if (!gv_find(p, &block) || block.kind != GV_DEVICE)
+		return false;
+	*readable = block.readable;
+	return true;
+}
+
+/* write_device puts bytes that are known into device memory, or only notes that they changed. */
+static void write_device(char *to, const void *from, size_t bytes, bool keep)
+{
+	pthread_mutex_lock(&lock);
+	forget(to, bytes);
+	if (keep) {
+		memmove(to, from, bytes);
+		remember(to, bytes);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static void read_device(void *to, const char *from, size_t bytes)
+{
+	bool honest;
+
+	pthread_mutex_lock(&lock);
+	honest = known(from, bytes);
+	if (honest)
+		memcpy(to, from, bytes);
+	pthread_mutex_unlock(&lock);
+	if (honest) {
+		gv_count_true_read();
+		return;
+	}
+	memset(to, 0, bytes);
+	if (bytes <= GV_SMALL_READ_BYTES)
+		gv_count_small_read();
+	else
+		gv_count_large_read();
+}
+
+void gv_copy(void *to, const void *from, size_t bytes)
+{
+	bool to_readable = false, from_readable = false, keep;
+	bool to_device, from_device;
+
+	if (bytes == 0)
+		return;
+	to_device = is_device(to, &to_readable);
+	from_device = is_device(from, &from_readable);
+	if (!to_device && !from_device) {
+		memmove(to, from, bytes);
+	} else if (!to_device) {
+		read_device(to, from, bytes);
+	} else if (!from_device) {
+		write_device(to, from, bytes, to_readable && bytes <= KEPT_BYTES);
+	} else {
+		pthread_mutex_lock(&lock);
+		keep = to_readable && from_readable && bytes <= KEPT_BYTES && known(from, bytes);
+		pthread_mutex_unlock(&lock);
+		write_device(to, from, bytes, keep);
+	}
+}
+
+void gv_fill(void *to, int byte, size_t bytes)
+{
+	bool readable = false;
+
+	if (bytes == 0)
+		return;
+	if (!is_device(to, &readable)) {
+		memset(to, byte, bytes);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	forget(to, bytes);
+	if (readable && bytes <= KEPT_BYTES) {
+		memset(to, byte, bytes);
+		remember(to, bytes);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void gv_copy_fork(int stage)
+{
+	if (stage == GV_FORK_PREPARE) {
+		pthread_mutex_lock(&lock);
+		return;
+	}
+	if (stage == GV_FORK_CHILD)
+		__atomic_store_n(&launches, 0, __ATOMIC_RELAXED);
+	if (stage == GV_FORK_CHILD)
+		memset(ranges, 0, sizeof ranges);
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,143 @@
+/*
+ * What the stub libraries of the virtual GPU ask of their shared state, libgresize-vgpu.so. All declarations are our
+ * own; the layouts and numbers of the interfaces that are stood in for are facts of their published documentation.
+ */
+#ifndef GRESIZE_GV_H
+#define GRESIZE_GV_H
+
+#include "glibc.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GV_EXPORT __attribute__((visibility("default")))
+
+enum {
+	GV_MAX_DEVICES = 16,
+	GV_MAX_ATTRIBUTE = 192,  /* device attributes are numbered 1 to about 150 */
+	GV_MAX_NAME = 96,
+	GV_SMALL_READ_BYTES = 64 /* a read back of at most this many bytes is a value, not an array */
+};
+
+#define GV_KIB ((uint64_t)1 << 10)
+#define GV_MIB ((uint64_t)1 << 20)
+#define GV_GRANULE (2 * GV_MIB) /* the driver hands out device memory in pieces of this size */
+
+/* Status codes that the runtime and the driver library share. */
+enum {
+	GV_OK = 0,
+	GV_ERROR_INVALID_VALUE = 1,
+	GV_ERROR_OUT_OF_MEMORY = 2,
+	GV_ERROR_INVALID_DEVICE = 101,
+	GV_ERROR_INVALID_HANDLE = 400,
+	GV_ERROR_NOT_FOUND = 500,
+	GV_ERROR_NOT_SUPPORTED = 801
+};
+
+/* ---- the modelled device (profile.c) */
+
+struct gv_profile {
+	char name[GV_MAX_NAME];
+	char driver_version[GV_MAX_NAME];
+	int cc_major, cc_minor;
+	int cuda_driver_version; /* 12040 is CUDA 12.4 */
+	uint64_t total_bytes;
+	uint64_t context_bytes;
+	int attribute[GV_MAX_ATTRIBUTE];
+	int devices;
+};
+
+/* Device attributes that the stubs use themselves, by their public numbers. */
+enum {
+	GV_ATTR_MAX_THREADS_PER_BLOCK = 1,
+	GV_ATTR_PCI_BUS = 33,
+	GV_ATTR_MULTIPROCESSORS = 16,
+	GV_ATTR_MAX_THREADS_PER_MULTIPROCESSOR = 39,
+	GV_ATTR_CC_MAJOR = 75,
+	GV_ATTR_CC_MINOR = 76,
+	GV_ATTR_SHARED_PER_MULTIPROCESSOR = 81,
+	GV_ATTR_SHARED_PER_BLOCK_OPTIN = 97,
+	GV_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR = 106,
+	GV_ATTR_RESERVED_SHARED_PER_BLOCK = 111
+};
+
+GV_EXPORT const struct gv_profile *gv_profile(void);
+GV_EXPORT int gv_attribute(int attribute, int device);
+GV_EXPORT bool gv_valid_device(int device);
+GV_EXPORT int gv_device(void);
+GV_EXPORT void gv_set_device(int device);
+GV_EXPORT int gv_blocks_per_multiprocessor(int threads, size_t shared_bytes);
+GV_EXPORT void gv_device_uuid(int device, unsigned char uuid[16]);
+
+/* ---- memory (memory.c) */
+
+enum gv_kind { GV_UNKNOWN = 0, GV_HOST = 1, GV_DEVICE = 2, GV_MANAGED = 3 };
+
+struct gv_block {
+	char *base;
+	size_t bytes;
+	int device;
+	enum gv_kind kind;
+	bool owned;    /* ours to unmap; registered host memory is not */
+	bool charged;  /* counts against the device's memory; a bare address range does not */
+	bool readable; /* false when the system granted addresses only */
+};
+
+GV_EXPORT void *gv_alloc(size_t bytes, int device, enum gv_kind kind); /* NULL: out of memory */
+GV_EXPORT void *gv_reserve(size_t bytes, size_t alignment, int device); /* addresses without memory */
+GV_EXPORT int gv_register_host(void *base, size_t bytes);
+GV_EXPORT int gv_unregister_host(void *base);
+GV_EXPORT int gv_free(void *base);
+GV_EXPORT bool gv_find(const void *p, struct gv_block *block);
+GV_EXPORT int gv_charge(int device, int64_t bytes); /* GV_OK or GV_ERROR_OUT_OF_MEMORY */
+GV_EXPORT void gv_memory_info(int device, uint64_t *free_bytes, uint64_t *total_bytes);
+GV_EXPORT uint64_t gv_used_bytes(int device);
+GV_EXPORT uint64_t gv_peak_bytes(int device);
+
+/* ---- values (copy.c) */
+
+GV_EXPORT void gv_copy(void *to, const void *from, size_t bytes);
+GV_EXPORT void gv_fill(void *to, int byte, size_t bytes);
+GV_EXPORT void gv_launched(void); /* something that may write any device memory was started */
+
+/* ---- what the run used (report.c) */
+
+enum gv_library {
+	GV_LIB_CUBLAS, GV_LIB_CUBLASLT, GV_LIB_CUDNN, GV_LIB_CUFFT, GV_LIB_CUSOLVER, GV_LIB_CUSPARSE, GV_LIB_CUSPARSELT,
+	GV_LIB_NCCL, GV_LIB_NVRTC, GV_LIB_NVSHMEM, GV_LIB_CUFILE, GV_LIBRARIES
+};
+
+/* Sizes that are a model, not the library's own answer. */
+enum gv_bound { GV_BOUND_CONV, GV_BOUND_RNN, GV_BOUND_CTC, GV_BOUND_NORM, GV_BOUND_FFT, GV_BOUND_SOLVER, GV_BOUND_SPARSE, GV_BOUND_DNN_GRAPH, GV_BOUNDS };
+
+struct gv_unanswered {
+	const char *name;
+	uint64_t calls;
+	struct gv_unanswered *next;
+};
+
+GV_EXPORT void gv_use(enum gv_library library);
+GV_EXPORT void gv_bounded(enum gv_bound bound, uint64_t bytes);
+GV_EXPORT void gv_unanswered(struct gv_unanswered *symbol);
+GV_EXPORT void gv_unanswered_name(const char *name); /* for a name that was looked up and not found */
+GV_EXPORT void gv_count_small_read(void);
+GV_EXPORT void gv_count_large_read(void);
+GV_EXPORT void gv_count_true_read(void);
+
+/* ---- the PyTorch release in this process (release.c) */
+
+GV_EXPORT void gv_runtime_loaded(int cuda_major); /* told by the libcudart stub when it is loaded */
+GV_EXPORT int gv_cuda_major(void);
+GV_EXPORT int gv_cuda_version(void);  /* 12040 */
+GV_EXPORT int gv_cudnn_version(void); /* 90100 */
+GV_EXPORT int gv_nccl_version(void);  /* 22105 */
+GV_EXPORT const char *gv_torch_version(void);
+
+/* ---- small things */
+
+GV_EXPORT void *gv_new(size_t bytes); /* a zeroed handle of at least 64 bytes; never NULL */
+
+struct gv_dim3 { unsigned x, y, z; };
+
+#endif

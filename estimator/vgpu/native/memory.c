@@ -1,0 +1,327 @@
+/*
+ * Device memory is address space: mapped without reserve and touched by nobody but small copies. Addresses ascend and
+ * holes are filled from below, as a driver does, because PyTorch's allocator prefers the lowest of equal blocks.
+ */
+#define _GNU_SOURCE
+#include "state.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE_BYTES = 4096, ARENA_TIMES_CAPACITY = 8 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct gv_block *blocks; /* sorted by base */
+static size_t block_count, block_room;
+static struct gv_memory_counters counters[GV_MAX_DEVICES];
+static uint64_t pinned_bytes, pinned_peak;
+static char *arena[GV_MAX_DEVICES];
+static size_t arena_bytes[GV_MAX_DEVICES];
+
+static size_t round_up(size_t n, size_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* last_at_or_below is the index of the last block whose base is at or below p, -1 when there is none. */
+static ptrdiff_t last_at_or_below(const char *p)
+{
+	size_t low = 0, high = block_count;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		if (blocks[middle].base <= p)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return (ptrdiff_t)low - 1;
+}
+
+static bool insert(struct gv_block block)
+{
+	size_t at;
+
+	if (block_count == block_room) {
+		size_t room = block_room ? 2 * block_room : 1024;
+		struct gv_block *grown = realloc(blocks, room * sizeof *blocks);
+		if (!grown)
+			return false;
+		blocks = grown;
+		block_room = room;
+	}
+	at = (size_t)(last_at_or_below(block.base) + 1);
+	memmove(blocks + at + 1, blocks + at, (block_count - at) * sizeof *blocks);
+	blocks[at] = block;
+	block_count++;
+	return true;
+}
+
+static void open_arena(int device)
+{
+	size_t bytes = round_up((size_t)gv_profile()->total_bytes * ARENA_TIMES_CAPACITY + GV_GRANULE, GV_GRANULE);
+	char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED) { /* a limit on address space: every allocation is then mapped by itself */
+		arena_bytes[device] = 0;
+		arena[device] = NULL;
+		return;
+	}
+	arena[device] = (char *)round_up((size_t)p, GV_GRANULE);
+	arena_bytes[device] = bytes - (size_t)(arena[device] - p);
+}
+
+/* lowest_hole finds the lowest free range in the device's arena, NULL when there is none. */
+static char *lowest_hole(int device, size_t bytes, size_t alignment)
+{
+	char *from, *end;
+	ptrdiff_t i;
+
+	if (!arena[device])
+		open_arena(device);
+	if (!arena[device])
+		return NULL;
+	from = arena[device];
+	end = from + arena_bytes[device];
+	i = last_at_or_below(from);
+	for (i = i < 0 ? 0 : i; i < (ptrdiff_t)block_count && blocks[i].base < end; i++) {
+		if (blocks[i].base + blocks[i].bytes <= from)
+			continue;
+		if (blocks[i].base >= from && (size_t)(blocks[i].base - from) >= bytes)
+			return from;
+		from = (char *)round_up((size_t)(blocks[i].base + blocks[i].bytes), alignment);
+	}
+	return from < end && (size_t)(end - from) >= bytes ? from : NULL;
+}
+
+/* map gives the block readable pages, or bare addresses where the system refuses to commit that much. */
+static bool map(struct gv_block *block, char *at)
+{
+	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0);
+	char *p = mmap(at, block->bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+
+	block->readable = p != MAP_FAILED;
+	if (p == MAP_FAILED && block->kind == GV_DEVICE)
+		p = mmap(at, block->bytes, PROT_NONE, flags, -1, 0);
+	if (p == MAP_FAILED)
+		return false;
+	if (block->kind == GV_DEVICE)
+		madvise(p, block->bytes, MADV_NOHUGEPAGE);
+	block->base = p;
+	return true;
+}
+
+static bool in_arena(const struct gv_block *block)
+{
+	const char *start = arena[block->device];
+
+	return start && block->base >= start && block->base < start + arena_bytes[block->device];
+}
+
+static void unmap(const struct gv_block *block)
+{
+	if (in_arena(block)) /* the addresses stay ours */
+		mmap(block->base, block->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	else
+		munmap(block->base, block->bytes);
+}
+
+static int charge_locked(int device, int64_t bytes)
+{
+	struct gv_memory_counters *c = &counters[device];
+	uint64_t room = gv_profile()->total_bytes - gv_profile()->context_bytes;
+
+	if (bytes > 0 && ((uint64_t)bytes > room || c->used_bytes > room - (uint64_t)bytes)) {
+		c->refused++;
+		return GV_ERROR_OUT_OF_MEMORY;
+	}
+	c->used_bytes += (uint64_t)bytes;
+	if (c->used_bytes > c->peak_bytes)
+		c->peak_bytes = c->used_bytes;
+	return GV_OK;
+}
+
+int gv_charge(int device, int64_t bytes)
+{
+	int status;
+
+	pthread_mutex_lock(&lock);
+	status = charge_locked(device, bytes);
+	if (bytes > 0 && status == GV_OK)
+		counters[device].allocations++;
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+static bool place(struct gv_block *block, size_t alignment)
+{
+	char *at = block->kind == GV_DEVICE ? lowest_hole(block->device, block->bytes, alignment) : NULL;
+
+	if (!map(block, at))
+		return false;
+	if (insert(*block))
+		return true;
+	unmap(block);
+	return false;
+}
+
+void *gv_alloc(size_t bytes, int device, enum gv_kind kind)
+{
+	struct gv_block block = {.device = device, .kind = kind, .owned = true, .charged = kind != GV_HOST};
+	size_t granule = kind != GV_HOST && bytes > GV_MIB ? GV_GRANULE : PAGE_BYTES;
+
+	if (bytes > (size_t)INT64_MAX / 2)
+		return NULL;
+	block.bytes = round_up(bytes ? bytes : 1, granule);
+	pthread_mutex_lock(&lock);
+	if (block.charged && charge_locked(device, (int64_t)block.bytes) != GV_OK) {
+		pthread_mutex_unlock(&lock);
+		return NULL;
+	}
+	if (!place(&block, granule)) {
+		if (block.charged)
+			counters[device].used_bytes -= block.bytes;
+		pthread_mutex_unlock(&lock);
+		return NULL;
+	}
+	if (block.charged) {
+		counters[device].allocations++;
+	} else {
+		pinned_bytes += block.bytes;
+		if (pinned_bytes > pinned_peak)
+			pinned_peak = pinned_bytes;
+	}
+	pthread_mutex_unlock(&lock);
+	return block.base;
+}
+
+void *gv_reserve(size_t bytes, size_t alignment, int device)
+{
+	struct gv_block block = {.device = device, .kind = GV_DEVICE, .owned = true};
+	void *base = NULL;
+
+	if (bytes == 0 || bytes > (size_t)INT64_MAX / 2)
+		return NULL;
+	block.bytes = round_up(bytes, PAGE_BYTES);
+	pthread_mutex_lock(&lock);
+	if (place(&block, alignment > GV_GRANULE ? alignment : GV_GRANULE))
+		base = block.base;
+	pthread_mutex_unlock(&lock);
+	return base;
+}
+
+int gv_register_host(void *base, size_t bytes)
+{
+	struct gv_block block = {.base = base, .bytes = bytes, .device = gv_device(), .kind = GV_HOST, .readable = true};
+	bool ok;
+
+	if (!base || !bytes)
+		return GV_ERROR_INVALID_VALUE;
+	pthread_mutex_lock(&lock);
+	ok = insert(block);
+	pthread_mutex_unlock(&lock);
+	return ok ? GV_OK : GV_ERROR_OUT_OF_MEMORY;
+}
+
+/* take removes the block that starts at base from the table. */
+static bool take(void *base, bool owned, struct gv_block *block)
+{
+	ptrdiff_t i;
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	i = last_at_or_below(base);
+	found = i >= 0 && blocks[i].base == base && blocks[i].owned == owned;
+	if (found) {
+		*block = blocks[i];
+		block_count--;
+		memmove(blocks + i, blocks + i + 1, (block_count - (size_t)i) * sizeof *blocks);
+		if (block->charged)
+			counters[block->device].used_bytes -= block->bytes;
+		else if (block->kind == GV_HOST && owned)
+			pinned_bytes -= block->bytes;
+		if (owned) /* under the lock: the hole must not be handed out before it is empty */
+			unmap(block);
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+int gv_unregister_host(void *base)
+{
+	struct gv_block block;
+
+	return take(base, false, &block) ? GV_OK : GV_ERROR_INVALID_VALUE;
+}
+
+int gv_free(void *base)
+{
+	struct gv_block block;
+
+	return take(base, true, &block) ? GV_OK : GV_ERROR_INVALID_VALUE;
+}
+
+bool gv_find(const void *p, struct gv_block *block)
+{
+	ptrdiff_t i;
+	bool found;
+
+	pthread_mutex_lock(&lock);
+	i = last_at_or_below(p);
+	found = i >= 0 && (const char *)p < blocks[i].base + blocks[i].bytes;
+	if (found)
+		*block = blocks[i];
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void gv_memory_info(int device, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+	const struct gv_profile *p = gv_profile();
+
+	*total_bytes = p->total_bytes;
+	*free_bytes = p->total_bytes - p->context_bytes - gv_memory_counters(device).used_bytes;
+}
+
+uint64_t gv_used_bytes(int device)
+{
+	return gv_memory_counters(device).used_bytes;
+}
+
+uint64_t gv_peak_bytes(int device)
+{
+	return gv_memory_counters(device).peak_bytes;
+}
+
+struct gv_memory_counters gv_memory_counters(int device)
+{
+	struct gv_memory_counters copy;
+
+	pthread_mutex_lock(&lock);
+	copy = counters[device];
+	pthread_mutex_unlock(&lock);
+	return copy;
+}
+
+uint64_t gv_pinned_peak_bytes(void)
+{
+	uint64_t bytes;
+
+	pthread_mutex_lock(&lock);
+	bytes = pinned_peak;
+	pthread_mutex_unlock(&lock);
+	return bytes;
+}
+
+void gv_memory_fork(int stage)
+{
+	if (stage == GV_FORK_PREPARE) {
+		pthread_mutex_lock(&lock);
+		return;
+	}
+	if (stage == GV_FORK_CHILD)
+		memset(counters, 0, sizeof counters);
+	pthread_mutex_unlock(&lock);
+}

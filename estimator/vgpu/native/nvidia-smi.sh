@@ -1,0 +1,138 @@
+#!/bin/sh
+# nvidia-smi of the virtual GPU: answers the forms that job scripts use, from the profile of the modelled device.
+#   nvidia-smi | nvidia-smi -L | nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits] [-i N] | nvidia-smi -q
+# A card nobody uses: memory.used is the context alone. Unknown options are ignored, as a job script must not die of them.
+set -u
+
+name='NVIDIA H100 80GB HBM3' total=85017493504 context=524288000 driver=580.65.06 cuda=13020 major=9 minor=0
+if [ -r "${GRESIZE_VGPU_PROFILE:-}" ]; then
+	while IFS='=' read -r key value; do
+		case $key in
+		name) name=$value ;;
+		total_bytes) total=$value ;;
+		context_bytes) context=$value ;;
+		driver_version) driver=$value ;;
+		cuda_driver_version) cuda=$value ;;
+		cc_major) major=$value ;;
+		cc_minor) minor=$value ;;
+		esac
+	done <"$GRESIZE_VGPU_PROFILE"
+fi
+case ${GRESIZE_VGPU_CAPACITY_BYTES:-} in
+'' | *[!0-9]*) ;;
+*) total=$GRESIZE_VGPU_CAPACITY_BYTES ;;
+esac
+case ${GRESIZE_VGPU_COUNT:-} in
+'' | *[!0-9]*) count=1 ;;
+*) count=$GRESIZE_VGPU_COUNT ;;
+esac
+total_mib=$((total / 1048576)) used_mib=$((context / 1048576))
+cuda_text="$((cuda / 1000)).$((cuda % 1000 / 10))"
+
+query='' format='' only='' mode=table
+while [ $# -gt 0 ]; do
+	case $1 in
+	-L | --list-gpus) mode=list ;;
+	-q | --query) mode=details ;;
+	-h | --help) mode=help ;;
+	--query-gpu=*) mode=query query=${1#*=} ;;
+	--query-gpu) mode=query query=${2:-}; [ $# -gt 1 ] && shift ;;
+	--query-compute-apps* | --query-accounted-apps*) mode=none ;;
+	--format=*) format=${1#*=} ;;
+	--format) format=${2:-}; [ $# -gt 1 ] && shift ;;
+	-i | --id) only=${2:-}; [ $# -gt 1 ] && shift ;;
+	-i=* | --id=*) only=${1#*=} ;;
+	esac
+	shift
+done
+
+uuid() { printf 'GPU-11111111-1111-1111-1111-1111111111%02x' $((17 + $1)); }
+bus() { printf '00000000:%02X:00.0' $((27 + $1)); }
+has() { case ",$format," in *",$1,"* | *", $1,"*) return 0 ;; esac; return 1; }
+mib() { if has nounits; then printf '%s' "$1"; else printf '%s MiB' "$1"; fi; }
+percent() { if has nounits; then printf '%s' "$1"; else printf '%s %%' "$1"; fi; }
+
+field() { # NAME DEVICE
+	case $1 in
+	name | gpu_name) printf '%s' "$name" ;;
+	index) printf '%s' "$2" ;;
+	count) printf '%s' "$count" ;;
+	uuid | gpu_uuid) uuid "$2" ;;
+	driver_version) printf '%s' "$driver" ;;
+	pci.bus_id | gpu_bus_id) bus "$2" ;;
+	memory.total) mib "$total_mib" ;;
+	memory.used) mib "$used_mib" ;;
+	memory.free) mib $((total_mib - used_mib)) ;;
+	memory.reserved) mib 0 ;;
+	utilization.gpu | utilization.memory) percent 0 ;;
+	temperature.gpu) printf 35 ;;
+	compute_cap) printf '%s.%s' "$major" "$minor" ;;
+	compute_mode) printf Default ;;
+	persistence_mode) printf Enabled ;;
+	mig.mode.current | mig.mode.pending | fan.speed) printf '[N/A]' ;;
+	timestamp) date '+%Y/%m/%d %H:%M:%S.000' | tr -d '\n' ;;
+	*) printf '[N/A]' ;;
+	esac
+}
+
+header() { # FIELD: queries show the unit in the header
+	case $1 in
+	memory.*) printf '%s [MiB]' "$1" ;;
+	utilization.*) printf '%s [%%]' "$1" ;;
+	*) printf '%s' "$1" ;;
+	esac
+}
+
+each_device() { # FUNCTION
+	device=0
+	while [ "$device" -lt "$count" ]; do
+		if [ -z "$only" ] || [ "$only" = "$device" ]; then
+			"$1" "$device"
+		fi
+		device=$((device + 1))
+	done
+}
+
+row() { # FUNCTION DEVICE: the queried fields with ", " between
+	separator=''
+	for f in $(printf '%s' "$query" | tr ', ' '  '); do
+		printf '%s' "$separator"
+		"$1" "$f" "$2"
+		separator=', '
+	done
+	echo
+}
+
+values_row() { row field "$1"; }
+list_row() { echo "GPU $1: $name (UUID: $(uuid "$1"))"; }
+table_row() {
+	printf '|%4d  %-28.28s   On  | %s |                    0 |\n' "$1" "$name" "$(bus "$1")"
+	printf '| N/A   35C    P0              70W / 700W | %7dMiB / %7dMiB |      0%%      Default |\n' "$used_mib" "$total_mib"
+}
+details_row() {
+	printf 'GPU %s\n    Product Name                          : %s\n    GPU UUID                              : %s\n' "$(bus "$1")" "$name" "$(uuid "$1")"
+	printf '    FB Memory Usage\n        Total                             : %s MiB\n        Used                              : %s MiB\n        Free                              : %s MiB\n' \
+		"$total_mib" "$used_mib" $((total_mib - used_mib))
+}
+
+case $mode in
+list) each_device list_row ;;
+query)
+	has noheader || row header ''
+	each_device values_row
+	;;
+details)
+	printf 'Driver Version                            : %s\nCUDA Version                              : %s\nAttached GPUs                             : %s\n' "$driver" "$cuda_text" "$count"
+	each_device details_row
+	;;
+help) echo 'NVIDIA System Management Interface (virtual GPU): -L, -q, --query-gpu=FIELDS --format=csv[,noheader][,nounits], -i N' ;;
+none) ;;
+*)
+	date
+	echo '+---------------------------------------------------------------------------------------+'
+	printf '| NVIDIA-SMI %-22s Driver Version: %-14s CUDA Version: %-9s|\n' "$driver" "$driver" "$cuda_text"
+	echo '|-----------------------------------------+----------------------+----------------------+'
+	each_device table_row
+	echo '+-----------------------------------------+----------------------+----------------------+'
+	;;
+esac

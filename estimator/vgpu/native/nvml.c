@@ -1,0 +1,279 @@
+/* libnvidia-ml: what PyTorch, pynvml and monitoring code ask of the management library. */
+#include "gv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { NVML_OK = 0, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NOT_FOUND = 6, NVML_INSUFFICIENT_SIZE = 7 };
+
+static int text_answer(char *out, unsigned bytes, const char *text)
+{
+	if (strlen(text) >= bytes)
+		return NVML_INSUFFICIENT_SIZE;
+	memcpy(out, text, strlen(text) + 1);
+	return NVML_OK;
+}
+
+static void *handle_of(int device)
+{
+	return (void *)(uintptr_t)(device + 1);
+}
+
+static int device_of(const void *handle)
+{
+	return (int)(uintptr_t)handle - 1;
+}
+
+static void uuid_text(int device, char out[64])
+{
+	unsigned char u[16];
+
+	gv_device_uuid(device, u);
+	snprintf(out, 64, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+static void bus_text(int device, char out[32])
+{
+	snprintf(out, 32, "00000000:%02X:00.0", (unsigned)gv_attribute(GV_ATTR_PCI_BUS, device));
+}
+
+GV_EXPORT int nvmlInit(void) { return NVML_OK; }
+GV_EXPORT int nvmlInit_v2(void) { return NVML_OK; }
+GV_EXPORT int nvmlInitWithFlags(unsigned flags) { return NVML_OK; }
+GV_EXPORT int nvmlShutdown(void) { return NVML_OK; }
+
+GV_EXPORT const char *nvmlErrorString(int error)
+{
+	return error == NVML_OK ? "Success" : error == NVML_NOT_SUPPORTED ? "Not Supported" : error == NVML_NOT_FOUND ? "Not Found" : "Invalid Argument";
+}
+
+GV_EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned bytes)
+{
+	return text_answer(out, bytes, gv_profile()->driver_version);
+}
+
+GV_EXPORT int nvmlSystemGetNVMLVersion(char *out, unsigned bytes)
+{
+	char text[GV_MAX_NAME + 16];
+
+	snprintf(text, sizeof text, "%d.%s", gv_profile()->cuda_driver_version / 1000, gv_profile()->driver_version);
+	return text_answer(out, bytes, text);
+}
+
+GV_EXPORT int nvmlSystemGetCudaDriverVersion_v2(int *version)
+{
+	*version = gv_profile()->cuda_driver_version;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
+{
+	return nvmlSystemGetCudaDriverVersion_v2(version);
+}
+
+GV_EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
+{
+	*count = (unsigned)gv_profile()->devices;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetCount(unsigned *count)
+{
+	return nvmlDeviceGetCount_v2(count);
+}
+
+GV_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
+{
+	if (index >= (unsigned)gv_profile()->devices)
+		return NVML_INVALID_ARGUMENT;
+	*handle = handle_of((int)index);
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetHandleByIndex(unsigned index, void **handle)
+{
+	return nvmlDeviceGetHandleByIndex_v2(index, handle);
+}
+
+GV_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle)
+{
+	char text[64];
+
+	for (int d = 0; d < gv_profile()->devices; d++) {
+		uuid_text(d, text);
+		if (!strcmp(text, uuid)) {
+			*handle = handle_of(d);
+			return NVML_OK;
+		}
+	}
+	return NVML_NOT_FOUND;
+}
+
+/* The bus id is compared without its domain, which callers write with four or with eight digits. */
+GV_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **handle)
+{
+	const char *colon = strchr(bus, ':');
+	char text[32];
+
+	for (int d = 0; colon && d < gv_profile()->devices; d++) {
+		bus_text(d, text);
+		if (!strncasecmp(strchr(text, ':'), colon, 6)) {
+			*handle = handle_of(d);
+			return NVML_OK;
+		}
+	}
+	return NVML_NOT_FOUND;
+}
+
+GV_EXPORT int nvmlDeviceGetHandleByPciBusId(const char *bus, void **handle)
+{
+	return nvmlDeviceGetHandleByPciBusId_v2(bus, handle);
+}
+
+GV_EXPORT int nvmlDeviceGetIndex(void *handle, unsigned *index)
+{
+	*index = (unsigned)device_of(handle);
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetMinorNumber(void *handle, unsigned *minor)
+{
+	*minor = (unsigned)device_of(handle);
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetName(void *handle, char *out, unsigned bytes)
+{
+	return text_answer(out, bytes, gv_profile()->name);
+}
+
+GV_EXPORT int nvmlDeviceGetUUID(void *handle, char *out, unsigned bytes)
+{
+	char text[64];
+
+	uuid_text(device_of(handle), text);
+	return text_answer(out, bytes, text);
+}
+
+struct pci_info {
+	char bus_id_short[16];
+	unsigned domain, bus, device, device_id, subsystem_id;
+	char bus_id[32];
+};
+
+GV_EXPORT int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *out)
+{
+	memset(out, 0, sizeof *out);
+	out->bus = (unsigned)gv_attribute(GV_ATTR_PCI_BUS, device_of(handle));
+	bus_text(device_of(handle), out->bus_id);
+	snprintf(out->bus_id_short, sizeof out->bus_id_short, "0000:%02X:00.0", out->bus & 0xff);
+	return NVML_OK;
+}
+
+struct memory_info { uint64_t total, available, used; };
+struct memory_info_v2 { unsigned version; uint64_t total, reserved, available, used; };
+
+GV_EXPORT int nvmlDeviceGetMemoryInfo(void *handle, struct memory_info *out)
+{
+	gv_memory_info(device_of(handle), &out->available, &out->total);
+	out->used = out->total - out->available;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_info_v2 *out)
+{
+	gv_memory_info(device_of(handle), &out->available, &out->total);
+	out->reserved = 0;
+	out->used = out->total - out->available;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor)
+{
+	*major = gv_profile()->cc_major;
+	*minor = gv_profile()->cc_minor;
+	return NVML_OK;
+}
+
+struct utilization { unsigned gpu, memory; };
+
+GV_EXPORT int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *out)
+{
+	out->gpu = 0;
+	out->memory = 0;
+	return NVML_OK;
+}
+
+/* An idle, cool device: monitors go on, and nobody decides about memory by these. */
+static int constant(unsigned *out, unsigned value)
+{
+	*out = value;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetTemperature(void *handle, int sensor, unsigned *celsius) { return constant(celsius, 35); }
+GV_EXPORT int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) { return constant(milliwatts, 70000); }
+GV_EXPORT int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) { return constant(milliwatts, 700000); }
+GV_EXPORT int nvmlDeviceGetPowerManagementLimit(void *handle, unsigned *milliwatts) { return constant(milliwatts, 700000); }
+GV_EXPORT int nvmlDeviceGetPersistenceMode(void *handle, unsigned *mode) { return constant(mode, 1); }
+GV_EXPORT int nvmlDeviceGetComputeMode(void *handle, unsigned *mode) { return constant(mode, 0); }
+GV_EXPORT int nvmlDeviceGetFanSpeed(void *handle, unsigned *percent) { return NVML_NOT_SUPPORTED; }
+GV_EXPORT int nvmlDeviceGetMigMode(void *handle, unsigned *now, unsigned *pending) { return NVML_NOT_SUPPORTED; }
+GV_EXPORT int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) { return constant(mhz, 1980); }
+GV_EXPORT int nvmlDeviceGetMaxClockInfo(void *handle, int kind, unsigned *mhz) { return constant(mhz, 1980); }
+GV_EXPORT int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *active) { return NVML_NOT_SUPPORTED; }
+GV_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void *handle, unsigned link, unsigned *kind) { return NVML_NOT_SUPPORTED; }
+GV_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *handle, unsigned link, void *info) { return NVML_NOT_SUPPORTED; }
+GV_EXPORT int nvmlDeviceGetGpuFabricInfoV(void *handle, void *info) { return NVML_NOT_SUPPORTED; }
+
+struct process { unsigned pid; uint64_t used_bytes; unsigned gpu_instance, compute_instance; };
+
+/* This process is the only one on the device. */
+GV_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *out)
+{
+	uint64_t available, total;
+
+	if (*count < 1 || !out) {
+		*count = 1;
+		return NVML_INSUFFICIENT_SIZE;
+	}
+	gv_memory_info(device_of(handle), &available, &total);
+	out[0] = (struct process){(unsigned)getpid(), total - available, ~0u, ~0u};
+	*count = 1;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *count, struct process *out)
+{
+	return nvmlDeviceGetComputeRunningProcesses_v3(handle, count, out);
+}
+
+/* The first form has no instance numbers. */
+struct process_v1 { unsigned pid; uint64_t used_bytes; };
+
+GV_EXPORT int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, struct process_v1 *out)
+{
+	struct process one;
+	unsigned room = out ? *count : 0;
+	int status = nvmlDeviceGetComputeRunningProcesses_v3(handle, &room, &one);
+
+	*count = room;
+	if (status == NVML_OK)
+		out[0] = (struct process_v1){one.pid, one.used_bytes};
+	return status;
+}
+
+GV_EXPORT int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, void *out)
+{
+	*count = 0;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetGraphicsRunningProcesses(void *handle, unsigned *count, void *out)
+{
+	*count = 0;
+	return NVML_OK;
+}

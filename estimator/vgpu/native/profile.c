@@ -1,0 +1,230 @@
+/*
+ * The modelled device: a flat key=value file named by GRESIZE_VGPU_PROFILE. Keys:
+ *   name, cc_major, cc_minor, total_bytes, context_bytes, driver_version, cuda_driver_version, attr.N
+ * N is the public number of a device attribute. Unknown keys are left for others; a missing key keeps the built-in
+ * value, which is that of an H100 80 GB.
+ */
+#define _GNU_SOURCE
+#include "state.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_LINE = 512 };
+
+static struct gv_profile profile = {
+	.name = "NVIDIA H100 80GB HBM3",
+	.driver_version = "580.65.06",
+	.cc_major = 9,
+	.cc_minor = 0,
+	.cuda_driver_version = 13020,
+	.total_bytes = 85017493504,
+	.context_bytes = 500 * GV_MIB,
+	.attribute = {
+		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64,           /* threads a block, block size x y z */
+		[5] = 2147483647, [6] = 65535, [7] = 65535,             /* grid size x y z */
+		[8] = 49152, [9] = 65536, [10] = 32,                    /* shared, constant memory; warp */
+		[11] = 2147483647, [12] = 65536, [13] = 1980000,        /* pitch, registers a block, clock kHz */
+		[14] = 512, [15] = 1, [16] = 132, [19] = 1,             /* texture alignment, overlap, SMs, map host memory */
+		[21] = 131072, [22] = 131072, [23] = 65536,             /* textures */
+		[24] = 16384, [25] = 16384, [26] = 16384,
+		[30] = 512, [31] = 1, [32] = 1, [33] = 0x1b,            /* surfaces, concurrent kernels, ECC, PCI bus */
+		[36] = 2619000, [37] = 5120, [38] = 52428800,           /* memory clock kHz, bus width, L2 bytes */
+		[39] = 2048, [40] = 3, [41] = 1, [51] = 32,             /* threads an SM, copy engines, unified addressing */
+		[78] = 1, [79] = 1, [80] = 1, [81] = 233472, [82] = 65536, [83] = 1, /* caches, shared and registers an SM */
+		[87] = 2, [89] = 1, [90] = 1, [91] = 1, [95] = 1, [96] = 1,
+		[97] = 232448, [99] = 1, [102] = 1, [103] = 1,          /* opt-in shared memory, VMM */
+		[106] = 32, [108] = 32768000, [109] = 134213632,        /* blocks an SM, L2 persistence, access window */
+		[111] = 1024, [112] = 1, [113] = 1, [114] = 1, [115] = 1, [116] = 1,
+		[117] = 1, [118] = 100, [119] = 1, [120] = 1, [121] = 1, [125] = 1, [126] = 4, [132] = 1,
+	},
+	.devices = 1,
+};
+
+static struct gv_once loaded;
+static __thread int current_device;
+
+void gv_run_once(struct gv_once *once, void (*function)(void))
+{
+	static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* reading the release reads the profile */
+
+	if (__atomic_load_n(&once->done, __ATOMIC_ACQUIRE))
+		return;
+	pthread_mutex_lock(&lock);
+	if (!once->done) {
+		function();
+		__atomic_store_n(&once->done, 1, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+bool gv_parse(const char *text, int64_t *value)
+{
+	bool negative = *text == '-';
+	int64_t sum = 0;
+
+	if (negative)
+		text++;
+	if (*text == '\0')
+		return false;
+	for (; *text; text++) {
+		if (*text < '0' || *text > '9' || sum > (INT64_MAX - 9) / 10)
+			return false;
+		sum = sum * 10 + (*text - '0');
+	}
+	*value = negative ? -sum : sum;
+	return true;
+}
+
+int64_t gv_environment(const char *name, int64_t fallback)
+{
+	const char *text = getenv(name);
+	int64_t value;
+
+	return text && gv_parse(text, &value) ? value : fallback;
+}
+
+static void copy_text(char to[GV_MAX_NAME], const char *from)
+{
+	size_t length = strlen(from);
+
+	if (length >= GV_MAX_NAME)
+		length = GV_MAX_NAME - 1;
+	memcpy(to, from, length);
+	to[length] = '\0';
+}
+
+static void set_key(const char *key, const char *value)
+{
+	int64_t number, attribute;
+
+	if (!strcmp(key, "name")) {
+		copy_text(profile.name, value);
+		return;
+	}
+	if (!strcmp(key, "driver_version")) {
+		copy_text(profile.driver_version, value);
+		return;
+	}
+	if (!gv_parse(value, &number))
+		return;
+	if (!strncmp(key, "attr.", 5)) {
+		if (gv_parse(key + 5, &attribute) && attribute > 0 && attribute < GV_MAX_ATTRIBUTE && number >= INT32_MIN && number <= INT32_MAX)
+			profile.attribute[attribute] = (int)number;
+		return;
+	}
+	if (number < 0)
+		return;
+	if (!strcmp(key, "total_bytes"))
+		profile.total_bytes = (uint64_t)number;
+	else if (!strcmp(key, "context_bytes"))
+		profile.context_bytes = (uint64_t)number;
+	else if (number > INT32_MAX)
+		return;
+	else if (!strcmp(key, "cc_major"))
+		profile.cc_major = (int)number;
+	else if (!strcmp(key, "cc_minor"))
+		profile.cc_minor = (int)number;
+	else if (!strcmp(key, "cuda_driver_version"))
+		profile.cuda_driver_version = (int)number;
+}
+
+static void read_file(const char *path)
+{
+	char line[MAX_LINE];
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return;
+	while (fgets(line, sizeof line, f)) {
+		char *equals = strchr(line, '=');
+		line[strcspn(line, "\r\n")] = '\0';
+		if (!equals || line[0] == '#')
+			continue;
+		*equals = '\0';
+		set_key(line, equals + 1);
+	}
+	fclose(f);
+}
+
+static void load(void)
+{
+	const char *path = getenv("GRESIZE_VGPU_PROFILE");
+	int64_t count = gv_environment("GRESIZE_VGPU_COUNT", 1);
+	int64_t capacity = gv_environment("GRESIZE_VGPU_CAPACITY_BYTES", 0);
+
+	if (path && *path)
+		read_file(path);
+	if (capacity > 0)
+		profile.total_bytes = (uint64_t)capacity;
+	if (profile.context_bytes > profile.total_bytes)
+		profile.context_bytes = profile.total_bytes;
+	profile.devices = count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count;
+	profile.attribute[GV_ATTR_CC_MAJOR] = profile.cc_major;
+	profile.attribute[GV_ATTR_CC_MINOR] = profile.cc_minor;
+}
+
+const struct gv_profile *gv_profile(void)
+{
+	gv_run_once(&loaded, load);
+	return &profile;
+}
+
+bool gv_valid_device(int device)
+{
+	return device >= 0 && device < gv_profile()->devices;
+}
+
+int gv_attribute(int attribute, int device)
+{
+	if (attribute <= 0 || attribute >= GV_MAX_ATTRIBUTE)
+		return 0;
+	if (attribute == GV_ATTR_PCI_BUS) /* each device has a bus of its own */
+		return gv_profile()->attribute[attribute] + device;
+	return gv_profile()->attribute[attribute];
+}
+
+int gv_device(void)
+{
+	return current_device;
+}
+
+void gv_set_device(int device)
+{
+	current_device = device;
+}
+
+void gv_device_uuid(int device, unsigned char uuid[16])
+{
+	memset(uuid, 0x11, 16);
+	uuid[15] = (unsigned char)(0x11 + device);
+}
+
+/* How many blocks fit on a multiprocessor when registers do not limit it. */
+int gv_blocks_per_multiprocessor(int threads, size_t shared_bytes)
+{
+	const int *attribute = gv_profile()->attribute;
+	int most = attribute[GV_ATTR_MAX_BLOCKS_PER_MULTIPROCESSOR];
+	int blocks = threads > 0 ? attribute[GV_ATTR_MAX_THREADS_PER_MULTIPROCESSOR] / threads : 1;
+
+	if (shared_bytes > 0) {
+		size_t each = shared_bytes + (size_t)attribute[GV_ATTR_RESERVED_SHARED_PER_BLOCK];
+		int by_shared = (int)((size_t)attribute[GV_ATTR_SHARED_PER_MULTIPROCESSOR] / each);
+		if (by_shared < blocks)
+			blocks = by_shared;
+	}
+	if (blocks > most)
+		blocks = most;
+	return blocks < 1 ? 1 : blocks;
+}
+
+void *gv_new(size_t bytes)
+{
+	void *p = calloc(1, bytes < 64 ? 64 : bytes);
+
+	if (!p)
+		abort(); /* the host is out of memory; a NULL handle would only move the crash */
+	return p;
+}

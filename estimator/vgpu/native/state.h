@@ -1,0 +1,33 @@
+/* Shared between the files of libgresize-vgpu.so alone. */
+#ifndef GRESIZE_STATE_H
+#define GRESIZE_STATE_H
+
+#include "gv.h"
+
+/* gv_parse reads a decimal number and says whether all of text was one. */
+bool gv_parse(const char *text, int64_t *value);
+/* gv_environment is the named variable as a number, or fallback when it is unset or no number. */
+int64_t gv_environment(const char *name, int64_t fallback);
+
+/*
+ * gv_run_once runs function once, also when several threads come first. (pthread_once moved between libraries and versions
+ * of the C library; a mutex did not.)
+ */
+struct gv_once { int done; };
+void gv_run_once(struct gv_once *once, void (*function)(void));
+
+struct gv_memory_counters {
+	uint64_t used_bytes, peak_bytes, allocations, refused;
+};
+
+struct gv_memory_counters gv_memory_counters(int device);
+uint64_t gv_pinned_peak_bytes(void);
+uint64_t gv_launches(void);
+
+/* A forked child starts with unlocked locks and counts of its own. */
+void gv_memory_fork(int stage);
+void gv_copy_fork(int stage);
+void gv_report_fork(int stage);
+enum { GV_FORK_PREPARE, GV_FORK_PARENT, GV_FORK_CHILD };
+
+#endif
