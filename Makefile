@@ -1,0 +1,88 @@
+# gresize: `make` or `make help` is the menu.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+BUILD ?= build
+GO ?= go
+export GRESIZE_CACHE ?= /var/cache/gresize
+
+# The environments of the tests, and the one of them that the demo runs in.
+DEMO_TORCH := 2.6.0
+TEST_TORCH := 2.6.0 2.11.0
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Go refuses to stamp a version where git refuses to read the folder (another owner, no git).
+GO_BUILD := $(GO) build -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+
+.PHONY: help
+help: ## This menu
+	@echo "gresize: the GPU that a job needs instead of the GPU that was guessed"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+# --- use
+
+.PHONY: demo
+demo: setup-slurm build ## A real three-node Slurm on this machine and four jobs that get another GPU
+	@tools/setup torch $(DEMO_TORCH)
+	@tools/own-root ./examples/demo/run
+
+.PHONY: build
+build: build-programs build-vgpu build-plugin ## The programs, the virtual GPU and the plugin, in build/
+
+.PHONY: setup
+setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
+	@tools/setup torch $(TEST_TORCH)
+
+# --- work on it
+
+.PHONY: test
+test: setup build ## Everything tested, with real Slurm daemons and real PyTorch wheels
+	@tools/own-root $(GO) test -p 2 -timeout 15m ./...
+
+.PHONY: lint
+lint: ## gofmt, vet, staticcheck, the laws of the house, shell and Python syntax
+	@lint/run "$(STATICCHECK)"
+
+.PHONY: bench
+bench: setup build ## The benchmarks, those through a real sbatch included
+	@tools/own-root $(GO) test -p 1 -timeout 30m -run '^$$' -bench . -benchmem ./...
+
+.PHONY: nightly
+nightly: setup build ## What takes too long for every change: races, and each fuzz target for FUZZ_SECONDS
+	@tools/own-root $(GO) test -p 1 -race -timeout 60m ./...
+	@lint/fuzz "$(FUZZ_SECONDS)"
+
+FUZZ_SECONDS ?= 60
+
+.PHONY: clean
+clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
+	rm -rf "$(BUILD)"
+
+# --- parts
+
+.PHONY: setup-slurm build-programs build-vgpu build-plugin
+setup-slurm:
+	@tools/setup slurm
+
+# The programs that run on compute nodes and as root need no C library.
+build-programs:
+	@mkdir -p $(BUILD)/bin $(BUILD)/libexec $(BUILD)/lib
+	@$(GO_BUILD) -o $(BUILD)/bin/ ./cmd/gresize ./cmd/gresized
+	@CGO_ENABLED=0 $(GO_BUILD) -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch
+	@rm -rf $(BUILD)/lib/profiles && mkdir -p $(BUILD)/lib/profiles
+	@cp estimator/gpu/profiles/*.toml $(BUILD)/lib/profiles/
+
+build-vgpu:
+	@$(MAKE) -s -C estimator/vgpu OUT="$(abspath $(BUILD))/lib"
+
+# Without Slurm's headers all the rest still serves one person.
+build-plugin:
+	@if [ -e /usr/include/slurm/slurm.h ] || [ -n "$$SLURM_PREFIX" ]; then \
+		$(MAKE) -s -C slurm/plugin OUT="$(abspath $(BUILD))/plugin"; \
+	else \
+		echo "build: no headers of Slurm (libslurm-dev), so no plugin"; \
+	fi
