@@ -1,0 +1,195 @@
+package probe
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// EstimatorName names this runner in answers that carry no number of the virtual GPU's.
+const EstimatorName = "vgpu"
+
+const (
+	maxShimLogLines     = 256
+	maxShimLogLineBytes = 64 << 10
+	lastWordsBytes      = 400
+)
+
+// manifest holds what is known whatever the virtual GPU left.
+func (r *run) manifest() trace.Manifest {
+	command := r.options.Command
+	if len(r.options.Script) > 0 {
+		command = append([]string{"script"}, command...)
+	}
+	p := r.options.GPU
+	return trace.Manifest{
+		Schema:   trace.Schema,
+		Versions: estimator.Versions{Gresize: r.options.Version},
+		GPU:      trace.GPU{ID: p.ID, Name: p.Name, CapacityBytes: r.options.CapacityBytes, Devices: r.options.Devices},
+		Command:  command, Libraries: []string{}, UnansweredSymbols: []trace.Symbol{}, Reasons: []estimator.Reason{},
+		Notes: []string{}, Calls: []trace.Call{}, Sandboxed: !r.options.NoSandbox,
+	}
+}
+
+// notRun is the result where the command could not be started.
+func (r *run) notRun(cause error) Result {
+	m := r.manifest()
+	m.Outcome = trace.NotRun
+	m.Reasons = append(m.Reasons, reason("no_sandbox", cause.Error()))
+	return Result{
+		Bundle:   &trace.Bundle{Manifest: m, Ranks: []trace.Rank{}},
+		Estimate: estimator.NewUnknown(EstimatorName, r.options.GPU.ID, m.Reasons...),
+	}
+}
+
+// conclude reads what the run left and names its outcome.
+func (r *run) conclude() (Result, error) {
+	m := r.manifest()
+	m.ExitStatus, m.Signal = r.exit.Code&0xff, r.exit.Signal
+	m.HostPeakBytes = r.exit.HostPeakBytes
+	m.Timings = trace.Timings{SandboxMillis: float64(r.exit.Setup.Microseconds()) / 1000, RunMillis: float64(r.ranFor.Microseconds()) / 1000}
+	m.Notes = append(m.Notes, r.exit.Notes...)
+	m.Calls = readShimLog(filepath.Join(r.reportDir(), sandbox.ShimLog))
+
+	reports, err := r.options.Engine.Read(r.reportDir())
+	if err != nil {
+		m.Reasons = append(m.Reasons, reason("bundle_invalid", "the virtual GPU's reports: "+err.Error()))
+		reports = Reports{TorchSeen: true}
+	}
+	m.Reasons = append(m.Reasons, reports.Reasons...)
+	m.Steps, m.RankCount = reports.Steps, len(reports.Ranks)
+	m.ValuesReadBack = reports.ValuesReadBack
+	m.Libraries = append(m.Libraries, reports.Libraries...)
+	m.UnansweredSymbols = append(m.UnansweredSymbols, reports.UnansweredSymbols...)
+	m.Versions = reports.Versions
+	m.Versions.Gresize = r.options.Version
+	m.Outcome = r.outcome(reports)
+	if why, ok := r.explain(m.Outcome, reports); ok {
+		m.Reasons = append(m.Reasons, why)
+	}
+	if m.ExitStatus != 0 || m.Outcome != trace.Stopped && m.Outcome != trace.Completed {
+		m.OutputTail = r.output.text()
+	}
+	b := &trace.Bundle{Manifest: m, Ranks: reports.Ranks}
+	if b.Ranks == nil {
+		b.Ranks = []trace.Rank{}
+	}
+	if err := b.Validate(); err != nil {
+		return Result{}, fmt.Errorf("probe: make the bundle: %w", err)
+	}
+	return Result{Bundle: b, Estimate: r.estimate(b)}, nil
+}
+
+// estimate asks the engine where the run went far enough, and says unknown otherwise.
+func (r *run) estimate(b *trace.Bundle) estimator.Estimate {
+	m := &b.Manifest
+	e := estimator.NewUnknown(EstimatorName, r.options.GPU.ID, m.Reasons...)
+	switch m.Outcome {
+	case trace.Stopped, trace.Completed, trace.OutOfMemory, trace.Timeout, trace.NoStep:
+		if len(b.Ranks) > 0 {
+			e = r.options.Engine.Estimate(b, r.options.GPU)
+		}
+	}
+	if m.Outcome == trace.Stopped && m.ExitStatus != 0 {
+		e.Confidence = e.Confidence.AtMost(estimator.High)
+	}
+	e.Versions, e.Steps, e.HostPeakBytes = m.Versions, m.Steps, m.HostPeakBytes
+	if e.Reasons == nil {
+		e.Reasons = []estimator.Reason{}
+	}
+	if err := e.Validate(); err != nil {
+		u := estimator.NewUnknown(EstimatorName, r.options.GPU.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
+		u.Versions, u.HostPeakBytes = m.Versions, m.HostPeakBytes
+		return u
+	}
+	return e
+}
+
+func (r *run) outcome(reports Reports) trace.Outcome {
+	switch {
+	case r.exit.Killed || reports.BudgetSpent:
+		return trace.Timeout
+	case reports.CPUOnly:
+		return trace.CPUOnlyTorch
+	case reports.Stopped:
+		// What follows the training in a job script often fails without its checkpoint: that is no fault of the job.
+		return trace.Stopped
+	case r.exit.Code != 0 && reports.OutOfMemory:
+		return trace.OutOfMemory
+	case r.exit.Code != 0:
+		return trace.Crashed
+	case !reports.TorchSeen:
+		return trace.NoTorch
+	case reports.Steps == 0:
+		return trace.NoStep
+	}
+	return trace.Completed
+}
+
+// explain gives the reason that belongs to an outcome.
+func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool) {
+	switch o {
+	case trace.Timeout:
+		what := "spent its budget of " + r.options.Budget.String()
+		if r.cancelled {
+			what = "was interrupted"
+		}
+		return reason("budget_spent", fmt.Sprintf("the command %s after %d steps", what, reports.Steps)), true
+	case trace.Stopped:
+		return reason("script_failed", fmt.Sprintf("after the training had been stopped: exit status %d: %s", r.exit.Code, r.lastWords())), r.exit.Code != 0
+	case trace.CPUOnlyTorch:
+		return reason("cpu_only_torch", "the job's PyTorch "+reports.Versions.Torch+" is built without CUDA: on a GPU node it would not use the GPU"), true
+	case trace.OutOfMemory:
+		return reason("out_of_memory", "the command needs more than the modelled card has"), true
+	case trace.Crashed:
+		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.lastWords())), true
+	case trace.NoTorch:
+		return reason("no_torch", "no process of the command imported PyTorch"), true
+	case trace.NoStep:
+		return reason("no_step_seen", "the command ended before a training step was seen"), true
+	}
+	return estimator.Reason{}, false
+}
+
+// lastWords is the last line that says something, which in Python is the exception.
+func (r *run) lastWords() string {
+	lines := strings.Split(strings.TrimSpace(r.output.text()), "\n")
+	return trace.Clip([]byte(strings.TrimSpace(lines[len(lines)-1])), lastWordsBytes)
+}
+
+func reason(code, detail string) estimator.Reason {
+	return estimator.Reason{Code: code, Detail: trace.Clip([]byte(detail), estimator.MaxDetailBytes)}
+}
+
+// readShimLog reads what the shims noted; a line that makes no sense is left out.
+func readShimLog(path string) []trace.Call {
+	calls := []trace.Call{}
+	f, err := os.Open(path)
+	if err != nil {
+		return calls
+	}
+	defer f.Close()
+	scanner := bufio.NewScanner(f)
+	scanner.Buffer(nil, maxShimLogLineBytes)
+	for scanner.Scan() && len(calls) < maxShimLogLines {
+		var c sandbox.ShimCall
+		if json.Unmarshal(scanner.Bytes(), &c) == nil && c.Name != "" {
+			if len(c.Args) > 64 {
+				c.Args = c.Args[:64]
+			}
+			call := trace.Call{Name: trace.Clip([]byte(c.Name), 64), Action: trace.Clip([]byte(c.Action), 64), Args: []string{}}
+			for _, a := range c.Args {
+				call.Args = append(call.Args, trace.Clip([]byte(a), 512))
+			}
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}

@@ -1,0 +1,333 @@
+// Package probe runs a command on the virtual GPU for some steps, in a sandbox,
+// and makes a trace bundle and an estimate of what it saw. It knows neither
+// Slurm nor the daemon.
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// Defaults of Options.
+const (
+	DefaultSteps  = 4
+	DefaultBudget = 120 * time.Second
+
+	// graceAfterBudget is how long the command may take to stop by itself when the budget is spent.
+	graceAfterBudget = 10 * time.Second
+	maxDevices       = 64
+	profileName      = "profile.txt"
+)
+
+// Options says what to run and on what.
+type Options struct {
+	// Command is the program and its arguments. With Script, the program is the script and only arguments are given.
+	Command []string
+	// Script, when not empty, is the text of a job script; it is placed inside and run by its own #! line.
+	Script []byte
+	// Dir is the working directory.
+	Dir string
+	// Env is the environment of the command; nil means that of this process.
+	Env []string
+	// GPU is the profile of the modelled card.
+	GPU *gpu.Profile
+	// CapacityBytes, when not 0, makes the card smaller or larger than the profile.
+	CapacityBytes int64
+	// Devices is the number of cards; 0 means 1.
+	Devices int
+	// Steps is the number of optimizer steps after which a run is stopped once its peak is flat.
+	Steps int
+	// Budget is the time that the command may take.
+	Budget time.Duration
+	// Sandbox is the policy of the sandbox.
+	Sandbox sandbox.Policy
+	// NoSandbox runs the command as it is. Only a person may ask for it, for a command of his own.
+	NoSandbox bool
+	// LibDir holds the virtual GPU; empty means the place beside this program.
+	LibDir string
+	// Version is the version of this program, for the record.
+	Version string
+	// Engine is the virtual GPU; nil means the one in LibDir.
+	Engine Engine
+}
+
+// Result is what a run gave. Bundle and Estimate are always there.
+type Result struct {
+	Bundle   *trace.Bundle
+	Estimate estimator.Estimate
+}
+
+// Engine puts a virtual GPU under a process tree and reads what it left.
+type Engine interface {
+	// Environment returns the variables to set, as KEY=VALUE, over the given ones.
+	Environment(EngineOptions, []string) ([]string, error)
+	// Read turns the files of a report directory into what the runner needs to know.
+	// The files come from a user's processes.
+	Read(reportDir string) (Reports, error)
+	// Estimate makes the answer from a bundle.
+	Estimate(*trace.Bundle, *gpu.Profile) estimator.Estimate
+}
+
+// EngineOptions is where the engine finds its things, seen from inside.
+type EngineOptions struct {
+	LibDir        string
+	ProfilePath   string
+	ReportDir     string
+	Devices       int
+	CapacityBytes int64
+	Steps         int
+	Seconds       float64
+}
+
+// Reports sums up what the processes of one run left.
+type Reports struct {
+	// TorchSeen says that some process imported PyTorch; CPUOnly that none of its builds knows CUDA.
+	TorchSeen, CPUOnly bool
+	// Stopped says that the run was ended on purpose because enough was seen.
+	Stopped bool
+	// BudgetSpent says that the run was ended on purpose because its time was over.
+	BudgetSpent bool
+	// OutOfMemory says that an allocation was refused and the program did not get over it.
+	OutOfMemory       bool
+	Steps             int
+	Libraries         []string
+	UnansweredSymbols []trace.Symbol
+	ValuesReadBack    int64
+	Versions          estimator.Versions
+	Ranks             []trace.Rank
+	// Reasons are causes for less confidence that the engine itself knows.
+	Reasons []estimator.Reason
+}
+
+func (o *Options) fillIn() error {
+	if len(o.Command) == 0 && len(o.Script) == 0 {
+		return errors.New("probe: no command")
+	}
+	if o.GPU == nil {
+		return errors.New("probe: no GPU profile")
+	}
+	if o.Devices == 0 {
+		o.Devices = 1
+	}
+	if o.Devices < 1 || o.Devices > maxDevices {
+		return fmt.Errorf("probe: %d devices, want 1 to %d", o.Devices, maxDevices)
+	}
+	if o.CapacityBytes < 0 {
+		return fmt.Errorf("probe: a capacity of %d bytes", o.CapacityBytes)
+	}
+	if o.CapacityBytes == 0 {
+		o.CapacityBytes = o.GPU.Total.Bytes
+	}
+	if o.Steps <= 0 {
+		o.Steps = DefaultSteps
+	}
+	if o.Budget <= 0 {
+		o.Budget = DefaultBudget
+	}
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	if o.Dir == "" {
+		dir, err := os.Getwd()
+		if err != nil {
+			return fmt.Errorf("probe: working directory: %w", err)
+		}
+		o.Dir = dir
+	}
+	dir, err := filepath.Abs(o.Dir)
+	if err != nil {
+		return fmt.Errorf("probe: working directory: %w", err)
+	}
+	o.Dir = dir
+	if o.LibDir == "" {
+		if o.LibDir, err = FindLibDir(); err != nil {
+			return err
+		}
+	}
+	if o.Engine == nil {
+		o.Engine = virtualGPU{}
+	}
+	return nil
+}
+
+// Run runs the command and says what it would need. An error means that
+// nothing could be said at all, such as wrong options; whatever goes wrong with
+// the command itself is in the result, as an estimate whose confidence is unknown.
+func Run(ctx context.Context, o Options) (Result, error) {
+	if err := o.fillIn(); err != nil {
+		return Result{}, err
+	}
+	private, err := os.MkdirTemp("", "gresize-probe-")
+	if err != nil {
+		return Result{}, fmt.Errorf("probe: private directory: %w", err)
+	}
+	defer os.RemoveAll(private)
+	r := &run{options: o, private: private}
+	begin := time.Now()
+	if err := r.execute(ctx); err != nil {
+		var unavailable *sandbox.UnavailableError
+		if !errors.As(err, &unavailable) {
+			return Result{}, err
+		}
+		return r.notRun(err), nil
+	}
+	result, err := r.conclude()
+	result.Estimate.WallSeconds = time.Since(begin).Seconds()
+	return result, err
+}
+
+// run is one run of a command.
+type run struct {
+	options Options
+	private string
+	output  tail
+	exit    sandbox.Exit
+	ranFor  time.Duration
+	// cancelled says that the caller ended the run, not its budget.
+	cancelled bool
+}
+
+// execute runs the command to its end and leaves its reports in the private directory.
+func (r *run) execute(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, r.options.Budget+graceAfterBudget)
+	defer cancel()
+	defer func() { r.cancelled = ctx.Err() != nil }()
+	if r.options.NoSandbox {
+		return r.executePlain(limit)
+	}
+	argv, files, err := r.commandAndFiles(sandbox.FilesDir)
+	if err != nil {
+		return err
+	}
+	env, err := r.environment(sandbox.FilesDir, sandbox.ReportDir, sandbox.ShimDir)
+	if err != nil {
+		return err
+	}
+	p, err := sandbox.Start(limit, sandbox.Spec{
+		Argv: argv, Env: env, Dir: r.options.Dir, Files: files, Output: &r.output, Policy: r.options.Sandbox,
+	})
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	begin := time.Now()
+	r.exit = p.Wait()
+	r.ranFor = time.Since(begin)
+	return collect(p.ReportPath(), r.reportDir())
+}
+
+func (r *run) reportDir() string { return filepath.Join(r.private, "reports") }
+
+// commandAndFiles names the command, seen from where filesDir is.
+func (r *run) commandAndFiles(filesDir string) ([]string, []sandbox.File, error) {
+	var profile bytes.Buffer
+	if err := r.options.GPU.WriteNative(&profile); err != nil {
+		return nil, nil, fmt.Errorf("probe: write the GPU profile: %w", err)
+	}
+	files := []sandbox.File{{Name: profileName, Data: profile.Bytes(), Mode: 0o644}}
+	argv := slices.Clone(r.options.Command)
+	if len(r.options.Script) > 0 {
+		files = append(files, sandbox.File{Name: "script", Data: r.options.Script, Mode: 0o755})
+		argv = append([]string{filesDir + "/script"}, argv...)
+	}
+	return argv, files, nil
+}
+
+// trackerEnvironment keeps experiment trackers and model hubs from waiting for a network that is not there.
+func trackerEnvironment(scratch string) []string {
+	return []string{"WANDB_MODE=disabled", "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "HF_DATASETS_OFFLINE=1", "COMET_MODE=disabled",
+		"MLFLOW_TRACKING_URI=file:" + scratch + "/mlruns", "TORCHELASTIC_MAX_RESTARTS=0", "GRESIZE_PROBE=1"}
+}
+
+// ownVariables would mix this run with another one or with the real card of this machine.
+var ownVariables = []string{"GRESIZE_", "LD_AUDIT=", "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES="}
+
+func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error) {
+	env := slices.DeleteFunc(slices.Clone(r.options.Env), func(kv string) bool {
+		return slices.ContainsFunc(ownVariables, func(prefix string) bool { return strings.HasPrefix(kv, prefix) })
+	})
+	add, err := r.options.Engine.Environment(EngineOptions{
+		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
+		CapacityBytes: r.options.CapacityBytes, Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(),
+	}, env)
+	if err != nil {
+		return nil, fmt.Errorf("probe: virtual GPU: %w", err)
+	}
+	env = setAll(env, add)
+	env = setAll(env, trackerEnvironment("/tmp"))
+	if shimDir != "" && !r.options.Sandbox.WithoutShims {
+		env = setAll(env, []string{"PATH=" + shimDir + ":" + valueOf(env, "PATH", "/usr/local/bin:/usr/bin:/bin")})
+	}
+	return env, nil
+}
+
+// setAll sets each KEY=VALUE of add in env.
+func setAll(env, add []string) []string {
+	for _, kv := range add {
+		key, _, _ := strings.Cut(kv, "=")
+		env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, key+"=") })
+		env = append(env, kv)
+	}
+	return env
+}
+
+func valueOf(env []string, key, otherwise string) string {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, key+"="); ok {
+			return v
+		}
+	}
+	return otherwise
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	kept []byte
+	lost int64
+}
+
+const keptOutputBytes = 64 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if over := len(t.kept) - keptOutputBytes; over > keptOutputBytes {
+		t.lost += int64(over)
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) text() string { return trace.ClipOutput(t.kept) }
+
+// FindLibDir finds the directory that holds vgpu and python: GRESIZE_LIBDIR, or
+// a place beside this program.
+func FindLibDir() (string, error) {
+	candidates := []string{}
+	if dir := os.Getenv("GRESIZE_LIBDIR"); dir != "" {
+		candidates = append(candidates, dir)
+	} else if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		candidates = append(candidates, filepath.Join(filepath.Dir(exe), "../lib"), filepath.Join(filepath.Dir(exe), "../../lib/gresize"),
+			filepath.Join(filepath.Dir(exe), "../lib/gresize"))
+	}
+	for _, dir := range candidates {
+		if fi, err := os.Stat(filepath.Join(dir, "vgpu")); err == nil && fi.IsDir() {
+			return filepath.Abs(dir)
+		}
+	}
+	return "", fmt.Errorf("probe: no virtual GPU found in %s: build it with `make build`, or set GRESIZE_LIBDIR", strings.Join(candidates, ", "))
+}
