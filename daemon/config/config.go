@@ -122,13 +122,14 @@ type Shard struct {
 // Defaults is what a file starts from that gives nothing but its version.
 func Defaults() Config {
 	return Config{
-		Mode:   Shadow,
-		Socket: Socket{Path: "/run/gresize/submit.sock", AllowUsers: []string{"slurm"}, MaxConnections: 256},
-		Log:    Log{Path: "/var/lib/gresize/decisions.db", Spool: "/var/lib/gresize/spool"},
-		Slurm:  Slurm{Scontrol: "/usr/bin/scontrol", Timeout: Duration(10 * time.Second)},
+		Mode:           Shadow,
+		DefaultProfile: "a100-80",
+		Socket:         Socket{Path: "/run/gresize/submit.sock", AllowUsers: []string{"slurm"}, MaxConnections: 256},
+		Log:            Log{Path: "/var/lib/gresize/decisions.db", Spool: "/var/lib/gresize/spool"},
+		Slurm:          Slurm{Scontrol: "/usr/bin/scontrol", Timeout: Duration(10 * time.Second)},
 		Probe: Probe{
 			Listen: "127.0.0.1:8917", TimeLimit: Duration(5 * time.Minute), CPUs: 2, Memory: 4 << 30, Steps: 4, Budget: Duration(2 * time.Minute),
-			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize/launch.sock", MaxRunning: 8,
+			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize-launch/launch.sock", MaxRunning: 8,
 		},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
 	}

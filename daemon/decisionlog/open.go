@@ -84,6 +84,12 @@ func OpenReadOnly(ctx context.Context, path string) (*Log, error) {
 // Close ends the use of the log.
 func (l *Log) Close() error { return l.db.Close() }
 
+// Ping asks whether the file still answers.
+func (l *Log) Ping(ctx context.Context) error {
+	var one int
+	return l.db.QueryRowContext(ctx, "SELECT 1 FROM jobs UNION ALL SELECT 1 LIMIT 1").Scan(&one)
+}
+
 func connect(path string, query url.Values) (*sql.DB, error) {
 	query.Set("_busy_timeout", "5000")
 	query.Set("_foreign_keys", "true")

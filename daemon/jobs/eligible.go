@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
@@ -20,15 +19,36 @@ func askedOf(r *wire.Request) request.Request {
 		MemPerTres: r.MemPerTres, CpusPerTres: r.CPUsPerTres, Features: r.Features}
 }
 
+// skipReasons are what the plugin found itself, in words.
+var skipReasons = map[string]string{
+	wire.SkipNoScript:       "there is no batch script (srun, salloc): nothing can be probed",
+	wire.SkipCron:           "it belongs to scrontab, whose jobs Slurm lets nobody change",
+	wire.SkipImmediate:      "it must start at once (--immediate)",
+	wire.SkipHet:            "it is part of a heterogeneous job",
+	wire.SkipDeadline:       "it has a deadline",
+	wire.SkipOtherCluster:   "it may run on another cluster",
+	wire.SkipBurstBuffer:    "it uses a burst buffer",
+	wire.SkipOnHold:         "its owner submitted it on hold",
+	wire.SkipTokenPresent:   "it carries a token already",
+	wire.SkipOptOut:         "its owner opted out",
+	wire.SkipScriptTooLarge: "its script is too large to look through",
+}
+
 // ineligible says why a submission is left alone, or returns "".
-func ineligible(r *wire.Request, now time.Time) (code, reason string) {
+func ineligible(r *wire.Request) (code, reason string) {
 	asked := askedOf(r)
 	asks := asked.Asks()
 	switch {
+	case r.SkipReason != "":
+		reason, known := skipReasons[r.SkipReason]
+		if !known {
+			reason = "the plugin left it alone: " + r.SkipReason
+		}
+		return r.SkipReason, reason
 	case optedOut(r):
-		return codeOptedOut, "its owner opted out"
+		return codeOptedOut, skipReasons[codeOptedOut]
 	case r.ScriptTotal == 0:
-		return codeNoScript, "there is no batch script (srun, salloc): nothing can be probed"
+		return codeNoScript, skipReasons[codeNoScript]
 	case r.ScriptCut() || r.EnvironmentCut() || r.ArgvCut():
 		return codeCut, "its script, arguments or environment are larger than what is looked at"
 	case len(asks) == 0:
@@ -38,9 +58,9 @@ func ineligible(r *wire.Request, now time.Time) (code, reason string) {
 	case r.ArrayInx != "":
 		return codeArray, "it is an array; one probe cannot speak for all its tasks"
 	case r.Priority != nil && *r.Priority == 0:
-		return codeUserHold, "its owner submitted it on hold"
+		return codeUserHold, skipReasons[codeUserHold]
 	case r.Deadline != 0:
-		return codeDeadline, "it has a deadline"
+		return codeDeadline, skipReasons[codeDeadline]
 	case r.Dependency != "":
 		return codeDependency, "it depends on other jobs, whose output its probe would miss"
 	case r.Reservation != "":

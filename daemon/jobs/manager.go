@@ -231,7 +231,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	now := time.Now()
 	s := submission{job: m.describe(r, now), first: decisionlog.Event{At: now}}
-	code, reason := ineligible(r, now)
+	code, reason := ineligible(r)
 	if code == "" && !m.reserve() {
 		code, reason = codeBusy, "too many jobs are being looked after at this moment"
 	}

@@ -5,6 +5,8 @@
 // as its owner asked, when its hold is over.
 package jobs
 
+import "github.com/gresize/gresize/slurm/wire"
+
 // The states of a job, in the order in which they are usually passed. A row with a state means that the state was
 // reached, and that the action that it announces may have been begun.
 const (
@@ -57,20 +59,20 @@ var (
 // Codes of events and decisions made here, kept in the log. Codes of decisions are also in packages policy and request.
 const (
 	codeNoGPU          = "no_gpu"
-	codeNoScript       = "no_script"
+	codeNoScript       = wire.SkipNoScript
 	codeSharesGPU      = "shares_gpu"
 	codeSeveralGPUs    = "several_gpus"
 	codeNotUnderstood  = "request_not_understood"
 	codeArray          = "array_job"
-	codeDeadline       = "has_deadline"
+	codeDeadline       = wire.SkipDeadline
 	codeExclusive      = "exclusive_node"
 	codeNodesNamed     = "nodes_named"
 	codeDependency     = "has_dependency"
 	codeReservation    = "in_reservation"
-	codeUserHold       = "user_hold"
+	codeUserHold       = wire.SkipOnHold
 	codeRoot           = "root_job"
 	codeCut            = "too_large"
-	codeOptedOut       = "opted_out"
+	codeOptedOut       = wire.SkipOptOut
 	codeBusy           = "busy"
 	codeNeverSeen      = "never_seen"
 	codeAmbiguous      = "ambiguous_record"

@@ -57,7 +57,8 @@ func New(config Config) *Server {
 	return &Server{config: config, slots: make(chan struct{}, config.MaxConnections)}
 }
 
-// Listen makes the socket at path, in place of one that a dead daemon left behind. Only the daemon's user and its group can connect.
+// Listen makes the socket at path, in place of one that a dead daemon left behind. Only the daemon's user and its group
+// can connect. It sets the umask of the process for a moment, so call it before anything else writes files.
 func Listen(path string) (*net.UnixListener, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
@@ -73,12 +74,12 @@ func Listen(path string) (*net.UnixListener, error) {
 			return nil, fmt.Errorf("listen: %w", err)
 		}
 	}
+	// The mode is right from the first moment, and nothing is looked up by its name again that others may have put there.
+	old := syscall.Umask(0o117)
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	syscall.Umask(old)
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if err := os.Chmod(path, 0o660); err != nil {
-		return nil, errors.Join(fmt.Errorf("listen: %w", err), listener.Close())
 	}
 	return listener, nil
 }

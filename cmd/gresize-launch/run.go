@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/server"
+	"github.com/gresize/gresize/daemon/systemd"
+)
+
+// Exit codes; the manual lists them.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// socketName is the FileDescriptorName= of the socket's unit.
+const socketName = "gresize-launch"
+
+// sbatchTimeout bounds one submission of a probe.
+const sbatchTimeout = 10 * time.Second
+
+func run(ctx context.Context, args []string, stderr io.Writer) int {
+	flags := flag.NewFlagSet("gresize-launch", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	socket := flags.String("socket", "/run/gresize-launch/launch.sock", "listen on `PATH`, unless systemd hands over a socket")
+	slurmUser := flags.String("slurm-user", "slurm", "the `USER` that may ask, beside root")
+	sbatch := flags.String("sbatch", "/usr/bin/sbatch", "the only command that is run, at `PATH`")
+	slurmConf := flags.String("slurm-conf", "", "slurm.conf at `PATH`, if it is not in Slurm's default place")
+	probe := flags.String("probe", "/usr/libexec/gresize/gresize-probe", "the program that a probe runs on its node, at `PATH`")
+	minUID := flags.Uint("min-uid", 1000, "submit nothing for users with a smaller `ID`")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	if flags.NArg() > 0 || *minUID > 1<<32-2 {
+		fmt.Fprintln(stderr, "gresize-launch: unexpected argument; see gresize-launch -help")
+		return exitUsage
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	owner, err := user.Lookup(*slurmUser)
+	if err != nil {
+		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v\n", err)
+		return exitFailed
+	}
+	uid, gid, err := ids(owner)
+	if err != nil {
+		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v\n", err)
+		return exitFailed
+	}
+	config := launch.Config{Sbatch: *sbatch, SlurmConf: *slurmConf, Probe: *probe, AllowedUIDs: []uint32{uid}, MinUID: uint32(*minUID), Timeout: sbatchTimeout, Logger: logger}
+	if err := serve(ctx, *socket, gid, config); err != nil {
+		logger.Error("gresize-launch ends", "error", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func serve(ctx context.Context, path string, gid uint32, config launch.Config) error {
+	if os.Geteuid() != 0 {
+		return errors.New("gresize-launch has to run as root: it submits probes as the owners of jobs")
+	}
+	s, err := launch.NewServer(config)
+	if err != nil {
+		return err
+	}
+	listener, err := listen(path, gid)
+	if err != nil {
+		return err
+	}
+	config.Logger.Info("ready", "socket", path, "sbatch", config.Sbatch, "probe", config.Probe)
+	if err := systemd.Ready("waiting"); err != nil {
+		config.Logger.Warn("systemd does not hear us", "error", err)
+	}
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	return s.Serve(context.WithoutCancel(ctx), listener)
+}
+
+// listen makes a socket that only root and the group of SlurmUser can connect to.
+func listen(path string, gid uint32) (*net.UnixListener, error) {
+	listener, err := systemd.Listener(socketName)
+	if err != nil || listener != nil {
+		return listener, err
+	}
+	if listener, err = server.Listen(path); err != nil {
+		return nil, err
+	}
+	if err := os.Lchown(path, 0, int(gid)); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+func ids(u *user.User) (uid, gid uint32, err error) {
+	for _, id := range []struct {
+		text string
+		to   *uint32
+	}{{u.Uid, &uid}, {u.Gid, &gid}} {
+		n, err := strconv.ParseUint(id.text, 10, 32)
+		if err != nil {
+			return 0, 0, fmt.Errorf("id %q of %s: %w", id.text, u.Username, err)
+		}
+		*id.to = uint32(n)
+	}
+	return uid, gid, nil
+}
