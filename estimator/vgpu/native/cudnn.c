@@ -178,38 +178,49 @@ struct algorithm_result {
 	int deterministic, math_mode, reserved[3];
 };
 
-static bool decode_legacy(enum gv_conv_operation operation, const struct dnn_descriptor *x, const struct dnn_descriptor *w, const struct dnn_descriptor *y, const struct dnn_descriptor *conv, struct gv_conv *out)
+static void copy_legacy_tensor(const struct dnn_descriptor *from, struct gv_conv_tensor *to)
+{
+	int64_t packed = 1;
+
+	to->dtype = from->type;
+	to->dims = from->dimensions;
+	for (int i = from->dimensions - 1; i >= 0; i--) {
+		to->dim[i] = from->size[i];
+		/* A filter's descriptor holds a format and no strides. */
+		to->stride[i] = from->stride[i] > 0 ? from->stride[i] : packed;
+		packed *= from->size[i];
+	}
+}
+
+static bool decode_legacy(enum gv_conv_op op, const struct dnn_descriptor *x, const struct dnn_descriptor *w, const struct dnn_descriptor *y, const struct dnn_descriptor *conv, struct gv_conv *out)
 {
 	memset(out, 0, sizeof *out);
-	if (conv->spatial < 1 || x->dimensions != conv->spatial + 2 || w->dimensions != x->dimensions || y->dimensions != x->dimensions)
+	if (conv->spatial < 1 || conv->spatial > GV_CONV_MAX_SPATIAL || x->dimensions != conv->spatial + 2 || w->dimensions != x->dimensions || y->dimensions != x->dimensions)
 		return false;
-	out->operation = operation;
-	out->x_type = x->type;
-	out->w_type = w->type;
-	out->y_type = y->type;
-	out->compute_type = conv->type;
+	out->op = op;
 	out->spatial = conv->spatial;
-	out->n = x->size[0];
-	out->c = x->size[1];
-	out->k = w->size[0];
-	out->groups = conv->groups > 0 ? conv->groups : 1;
+	out->compute_dtype = conv->type;
+	out->mode = 1;
+	copy_legacy_tensor(x, &out->x);
+	copy_legacy_tensor(w, &out->w);
+	copy_legacy_tensor(y, &out->y);
 	for (int i = 0; i < conv->spatial; i++) {
-		out->in[i] = x->size[i + 2];
-		out->filter[i] = w->size[i + 2];
-		out->out[i] = y->size[i + 2];
-		out->pad_before[i] = out->pad_after[i] = conv->pad[i];
-		out->stride[i] = conv->step[i];
+		out->pre_pad[i] = out->post_pad[i] = conv->pad[i];
+		out->filter_stride[i] = conv->step[i];
 		out->dilation[i] = conv->dilation[i];
 	}
-	out->channels_last = x->size[1] > 1 && x->stride[1] == 1;
-	gv_conv_device(out);
 	return true;
 }
 
-static size_t legacy_workspace(enum gv_conv_operation operation, const struct dnn_descriptor *x, const struct dnn_descriptor *w, const struct dnn_descriptor *y, const struct dnn_descriptor *conv)
+static size_t legacy_workspace(enum gv_conv_op op, const struct dnn_descriptor *x, const struct dnn_descriptor *w, const struct dnn_descriptor *y, const struct dnn_descriptor *conv)
 {
 	struct gv_conv c;
-	int64_t bytes = decode_legacy(operation, x, w, y, conv, &c) ? gv_cudnn_workspace(&c) : 0;
+	int64_t bytes = 0;
+
+	if (decode_legacy(op, x, w, y, conv, &c)) {
+		gv_cudnn_describe_device();
+		bytes = gv_cudnn_workspace(&c);
+	}
 
 	gv_bounded(GV_BOUND_CONV, (uint64_t)bytes);
 	return (size_t)bytes;
@@ -234,12 +245,12 @@ GV_EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(void *handle, void *x, void
 
 GV_EXPORT int cudnnGetConvolutionBackwardDataAlgorithm_v7(void *handle, void *w, void *dy, void *conv, void *dx, int wanted, int *found, struct algorithm_result *out)
 {
-	return one_algorithm(found, out, legacy_workspace(GV_CONV_BACKWARD_DATA, dx, w, dy, conv));
+	return one_algorithm(found, out, legacy_workspace(GV_CONV_DGRAD, dx, w, dy, conv));
 }
 
 GV_EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void *handle, void *x, void *dy, void *conv, void *dw, int wanted, int *found, struct algorithm_result *out)
 {
-	return one_algorithm(found, out, legacy_workspace(GV_CONV_BACKWARD_FILTER, x, dw, dy, conv));
+	return one_algorithm(found, out, legacy_workspace(GV_CONV_WGRAD, x, dw, dy, conv));
 }
 
 GV_EXPORT int cudnnFindConvolutionForwardAlgorithmEx(void *handle, void *x, void *xp, void *w, void *wp, void *conv, void *y, void *yp, int wanted, int *found, struct algorithm_result *out)
@@ -249,12 +260,12 @@ GV_EXPORT int cudnnFindConvolutionForwardAlgorithmEx(void *handle, void *x, void
 
 GV_EXPORT int cudnnFindConvolutionBackwardDataAlgorithmEx(void *handle, void *w, void *wp, void *dy, void *dyp, void *conv, void *dx, void *dxp, int wanted, int *found, struct algorithm_result *out)
 {
-	return one_algorithm(found, out, legacy_workspace(GV_CONV_BACKWARD_DATA, dx, w, dy, conv));
+	return one_algorithm(found, out, legacy_workspace(GV_CONV_DGRAD, dx, w, dy, conv));
 }
 
 GV_EXPORT int cudnnFindConvolutionBackwardFilterAlgorithmEx(void *handle, void *x, void *xp, void *dy, void *dyp, void *conv, void *dw, void *dwp, int wanted, int *found, struct algorithm_result *out)
 {
-	return one_algorithm(found, out, legacy_workspace(GV_CONV_BACKWARD_FILTER, x, dw, dy, conv));
+	return one_algorithm(found, out, legacy_workspace(GV_CONV_WGRAD, x, dw, dy, conv));
 }
 
 GV_EXPORT int cudnnGetConvolutionForwardWorkspaceSize(void *handle, void *x, void *w, void *conv, void *y, int algorithm, size_t *bytes)
@@ -265,13 +276,13 @@ GV_EXPORT int cudnnGetConvolutionForwardWorkspaceSize(void *handle, void *x, voi
 
 GV_EXPORT int cudnnGetConvolutionBackwardDataWorkspaceSize(void *handle, void *w, void *dy, void *conv, void *dx, int algorithm, size_t *bytes)
 {
-	*bytes = legacy_workspace(GV_CONV_BACKWARD_DATA, dx, w, dy, conv);
+	*bytes = legacy_workspace(GV_CONV_DGRAD, dx, w, dy, conv);
 	return DNN_OK;
 }
 
 GV_EXPORT int cudnnGetConvolutionBackwardFilterWorkspaceSize(void *handle, void *x, void *dy, void *conv, void *dw, int algorithm, size_t *bytes)
 {
-	*bytes = legacy_workspace(GV_CONV_BACKWARD_FILTER, x, dw, dy, conv);
+	*bytes = legacy_workspace(GV_CONV_WGRAD, x, dw, dy, conv);
 	return DNN_OK;
 }
 

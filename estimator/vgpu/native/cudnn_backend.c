@@ -1,8 +1,8 @@
 /*
  * libcudnn: the backend (graph) interface. A descriptor is a bag of attributes: what was set is what is got. The caller
  * may destroy a descriptor once another that names it is finalized, so whatever is wanted later is copied then: the
- * decoded convolution goes from operation to graph to heuristic to engine to plan. The heuristic offers two engines:
- * the modelled first choice, and one that needs no workspace.
+ * decoded convolution goes from operation to graph to heuristic to engine to plan. For a convolution the heuristic offers
+ * one engine per plan of cudnn_workspace.h, in its order; for any other graph one engine that needs no workspace.
  */
 #include "cudnn.h"
 
@@ -15,7 +15,7 @@ enum descriptor_type {
 };
 
 enum attribute_name {
-	CONV_COMPUTE_TYPE = 100, CONV_DILATIONS = 102, CONV_STRIDES = 103, CONV_PADS_AFTER = 104, CONV_PADS_BEFORE = 105, CONV_SPATIAL = 106,
+	CONV_COMPUTE_TYPE = 100, CONV_MODE = 101, CONV_DILATIONS = 102, CONV_STRIDES = 103, CONV_PADS_AFTER = 104, CONV_PADS_BEFORE = 105, CONV_SPATIAL = 106,
 	HEURISTIC_GRAPH = 201, HEURISTIC_RESULTS = 202,
 	CONFIG_ENGINE = 300, CONFIG_WORKSPACE = 303,
 	PLAN_CONFIG = 401, PLAN_WORKSPACE = 402, PLAN_JSON = 405,
@@ -23,15 +23,15 @@ enum attribute_name {
 	BACKWARD_DATA_CONV = 708, BACKWARD_DATA_W = 709, BACKWARD_DATA_DX = 710, BACKWARD_DATA_DY = 711,
 	BACKWARD_FILTER_CONV = 714, BACKWARD_FILTER_DW = 715, BACKWARD_FILTER_X = 716, BACKWARD_FILTER_DY = 717,
 	GRAPH_OPERATIONS = 801,
-	TENSOR_TYPE = 901, TENSOR_SIZES = 902, TENSOR_STRIDES = 903,
-	ENGINE_GRAPH = 1300, ENGINE_INDEX = 1301, ENGINE_KNOBS = 1302, ENGINE_BEHAVIOR_NOTES = 1305
+	TENSOR_ALIGNMENT = 900, TENSOR_TYPE = 901, TENSOR_SIZES = 902, TENSOR_STRIDES = 903,
+	ENGINE_GRAPH = 1300, ENGINE_INDEX = 1301, ENGINE_KNOBS = 1302, ENGINE_NUMERICAL_NOTES = 1303, ENGINE_BEHAVIOR_NOTES = 1305
 };
 
 enum attribute_type {
 	AS_HANDLE = 0, AS_BOOLEAN = 2, AS_INT64 = 3, AS_DOUBLE = 5, AS_POINTER = 6, AS_DESCRIPTOR = 15, AS_CHARACTER = 24, AS_FRACTION = 26
 };
 
-enum { MAX_ATTRIBUTES = 64, MAX_ELEMENTS = 1 << 16, OFFERED_ENGINES = 2, MAX_DIMENSIONS = GV_CONV_MAX_SPATIAL + 2 };
+enum { MAX_ATTRIBUTES = 64, MAX_ELEMENTS = 1 << 16, MAX_DIMENSIONS = GV_CONV_MAX_DIMS };
 
 struct attribute {
 	int name, type;
@@ -106,59 +106,71 @@ static int small_integer(const struct descriptor *d, int name)
 
 /* ---- decoding a convolution */
 
-void gv_conv_device(struct gv_conv *c)
+static int64_t attribute_of_first_device(int attribute)
 {
-	c->compute_capability = 10 * gv_profile()->cc_major + gv_profile()->cc_minor;
-	c->multiprocessors = gv_attribute(GV_ATTR_MULTIPROCESSORS, 0);
-	c->cudnn_version = gv_cudnn_version();
+	return gv_attribute(attribute, 0);
 }
 
-static const struct { int type; enum gv_conv_operation operation; int conv, x, w, y; } conv_operations[] = {
+void gv_cudnn_describe_device(void)
+{
+	const struct gv_profile *profile = gv_profile();
+	struct gv_cudnn_device device = {
+		.cc_major = profile->cc_major,
+		.cc_minor = profile->cc_minor,
+		.sm_count = gv_attribute(GV_ATTR_MULTIPROCESSORS, 0),
+		.cudnn_version = gv_cudnn_version(),
+		.driver_version = profile->cuda_driver_version,
+		.total_bytes = (int64_t)profile->total_bytes,
+		.attribute = attribute_of_first_device,
+	};
+
+	_Static_assert(sizeof device.name == sizeof profile->name, "the device's name is copied whole");
+	memcpy(device.name, profile->name, sizeof device.name);
+	gv_cudnn_workspace_setup(&device);
+}
+
+static const struct { int type; enum gv_conv_op op; int conv, x, w, y; } conv_operations[] = {
 	{TYPE_CONV_FORWARD, GV_CONV_FORWARD, FORWARD_CONV, FORWARD_X, FORWARD_W, FORWARD_Y},
-	{TYPE_CONV_BACKWARD_DATA, GV_CONV_BACKWARD_DATA, BACKWARD_DATA_CONV, BACKWARD_DATA_DX, BACKWARD_DATA_W, BACKWARD_DATA_DY},
-	{TYPE_CONV_BACKWARD_FILTER, GV_CONV_BACKWARD_FILTER, BACKWARD_FILTER_CONV, BACKWARD_FILTER_X, BACKWARD_FILTER_DW, BACKWARD_FILTER_DY},
+	{TYPE_CONV_BACKWARD_DATA, GV_CONV_DGRAD, BACKWARD_DATA_CONV, BACKWARD_DATA_DX, BACKWARD_DATA_W, BACKWARD_DATA_DY},
+	{TYPE_CONV_BACKWARD_FILTER, GV_CONV_WGRAD, BACKWARD_FILTER_CONV, BACKWARD_FILTER_X, BACKWARD_FILTER_DW, BACKWARD_FILTER_DY},
 };
+
+static bool decode_tensor(const struct descriptor *d, int dimensions, struct gv_conv_tensor *t)
+{
+	int64_t alignment = 0;
+
+	if (integers(d, TENSOR_SIZES, t->dim, dimensions) != dimensions || integers(d, TENSOR_STRIDES, t->stride, dimensions) != dimensions)
+		return false;
+	integers(d, TENSOR_ALIGNMENT, &alignment, 1);
+	t->dims = dimensions;
+	t->dtype = small_integer(d, TENSOR_TYPE);
+	t->alignment_bytes = alignment;
+	return true;
+}
 
 static bool decode_operation(const struct descriptor *op, struct gv_conv *c)
 {
-	int64_t x_size[MAX_DIMENSIONS], w_size[MAX_DIMENSIONS], y_size[MAX_DIMENSIONS], x_stride[MAX_DIMENSIONS], dimensions;
-	const struct descriptor *conv, *x, *w, *y;
+	int64_t sizes[MAX_DIMENSIONS], dimensions;
+	const struct descriptor *conv;
 	size_t i, kinds = sizeof conv_operations / sizeof *conv_operations;
 
 	for (i = 0; i < kinds && conv_operations[i].type != op->type; i++)
 		;
 	if (i == kinds)
 		return false;
-	conv = descriptor_in(op, conv_operations[i].conv, 0);
-	x = descriptor_in(op, conv_operations[i].x, 0);
-	w = descriptor_in(op, conv_operations[i].w, 0);
-	y = descriptor_in(op, conv_operations[i].y, 0);
-	dimensions = integers(x, TENSOR_SIZES, x_size, MAX_DIMENSIONS);
-	if (dimensions < 3 || dimensions > MAX_DIMENSIONS || integers(x, TENSOR_STRIDES, x_stride, MAX_DIMENSIONS) != dimensions ||
-	    integers(w, TENSOR_SIZES, w_size, MAX_DIMENSIONS) != dimensions || integers(y, TENSOR_SIZES, y_size, MAX_DIMENSIONS) != dimensions)
-		return false;
 	memset(c, 0, sizeof *c);
-	c->operation = conv_operations[i].operation;
-	c->x_type = small_integer(x, TENSOR_TYPE);
-	c->w_type = small_integer(w, TENSOR_TYPE);
-	c->y_type = small_integer(y, TENSOR_TYPE);
-	c->compute_type = small_integer(conv, CONV_COMPUTE_TYPE);
-	c->spatial = (int)dimensions - 2;
-	c->n = x_size[0];
-	c->c = x_size[1];
-	c->k = w_size[0];
-	c->groups = w_size[1] > 0 ? x_size[1] / w_size[1] : 1;
-	for (int s = 0; s < c->spatial; s++) {
-		c->in[s] = x_size[s + 2];
-		c->filter[s] = w_size[s + 2];
-		c->out[s] = y_size[s + 2];
-	}
-	if (integers(conv, CONV_DILATIONS, c->dilation, c->spatial) != c->spatial || integers(conv, CONV_STRIDES, c->stride, c->spatial) != c->spatial ||
-	    integers(conv, CONV_PADS_BEFORE, c->pad_before, c->spatial) != c->spatial || integers(conv, CONV_PADS_AFTER, c->pad_after, c->spatial) != c->spatial)
+	dimensions = integers(descriptor_in(op, conv_operations[i].x, 0), TENSOR_SIZES, sizes, MAX_DIMENSIONS);
+	if (dimensions < 3 || dimensions > MAX_DIMENSIONS || !decode_tensor(descriptor_in(op, conv_operations[i].x, 0), (int)dimensions, &c->x) ||
+	    !decode_tensor(descriptor_in(op, conv_operations[i].w, 0), (int)dimensions, &c->w) ||
+	    !decode_tensor(descriptor_in(op, conv_operations[i].y, 0), (int)dimensions, &c->y))
 		return false;
-	c->channels_last = x_size[1] > 1 && x_stride[1] == 1;
-	gv_conv_device(c);
-	return true;
+	conv = descriptor_in(op, conv_operations[i].conv, 0);
+	c->op = conv_operations[i].op;
+	c->spatial = (int)dimensions - 2;
+	c->compute_dtype = small_integer(conv, CONV_COMPUTE_TYPE);
+	c->mode = small_integer(conv, CONV_MODE);
+	return integers(conv, CONV_DILATIONS, c->dilation, c->spatial) == c->spatial && integers(conv, CONV_STRIDES, c->filter_stride, c->spatial) == c->spatial &&
+	       integers(conv, CONV_PADS_BEFORE, c->pre_pad, c->spatial) == c->spatial && integers(conv, CONV_PADS_AFTER, c->post_pad, c->spatial) == c->spatial;
 }
 
 /* inherit copies the convolution that a finalized descriptor knows of. */
@@ -179,14 +191,29 @@ static void inherit_from_operations(struct descriptor *graph)
 		return;
 	for (int64_t i = 0; i < operations->count && !graph->is_conv; i++)
 		inherit(graph, ((struct descriptor **)operations->values)[i]);
-	graph->conv.fused = operations->count > 1;
+}
+
+/* plan_of is the plan that an engine stands for; a graph that is no convolution has one, without workspace. */
+static struct gv_plan plan_of(const struct descriptor *d)
+{
+	struct gv_plan plans[GV_CONV_MAX_PLANS] = {{0}};
+	int count = d->is_conv ? gv_cudnn_plans(&d->conv, plans, GV_CONV_MAX_PLANS) : 1;
+
+	return plans[d->engine_index >= 0 && d->engine_index < count ? d->engine_index : count - 1];
 }
 
 static int64_t workspace_bytes(const struct descriptor *d)
 {
-	int64_t bytes = d->is_conv && d->engine_index == 0 ? gv_cudnn_workspace(&d->conv) : 0;
+	return plan_of(d).workspace_bytes;
+}
 
-	return bytes > 0 ? bytes : 0;
+/* report_plan counts the sizes that the job's own cuDNN did not plan, by the upper end of what they may be. */
+static void report_plan(const struct descriptor *d)
+{
+	if (!d->is_conv)
+		gv_bounded(GV_BOUND_DNN_GRAPH, 0);
+	else if (plan_of(d).source != GV_WORKSPACE_PLANNED)
+		gv_bounded(GV_BOUND_CONV, (uint64_t)gv_cudnn_workspace_high(&d->conv));
 }
 
 /* ---- the interface */
@@ -231,7 +258,7 @@ GV_EXPORT int cudnnBackendFinalize(struct descriptor *d)
 		break;
 	case TYPE_PLAN:
 		inherit(d, descriptor_in(d, PLAN_CONFIG, 0));
-		gv_bounded(d->is_conv ? GV_BOUND_CONV : GV_BOUND_DNN_GRAPH, (uint64_t)workspace_bytes(d));
+		report_plan(d);
 		break;
 	default:
 		break;
@@ -278,10 +305,17 @@ static int64_t copy_out(const struct attribute *a, int type, int64_t wanted, voi
 
 static int64_t heuristic_results(const struct descriptor *d, int64_t wanted, struct descriptor **out)
 {
+	struct gv_plan plans[GV_CONV_MAX_PLANS];
+	int64_t offered = 1;
+
+	if (d->is_conv) {
+		gv_cudnn_describe_device();
+		offered = gv_cudnn_plans(&d->conv, plans, GV_CONV_MAX_PLANS);
+	}
 	if (!out || wanted <= 0)
-		return OFFERED_ENGINES;
-	if (wanted > OFFERED_ENGINES)
-		wanted = OFFERED_ENGINES;
+		return offered;
+	if (wanted > offered)
+		wanted = offered;
 	for (int64_t i = 0; i < wanted; i++) {
 		if (!out[i])
 			continue;
@@ -289,6 +323,22 @@ static int64_t heuristic_results(const struct descriptor *d, int64_t wanted, str
 		out[i]->engine_index = i;
 	}
 	return wanted;
+}
+
+/* PyTorch leaves out engines by their notes: when it must be deterministic, and when TF32 is not allowed. */
+static int64_t numerical_notes(const struct descriptor *d, int64_t wanted, int *out)
+{
+	uint32_t notes = plan_of(d).notes;
+	int64_t n = 0;
+
+	for (int note = 0; note < 32; note++) {
+		if (!(notes >> note & 1))
+			continue;
+		if (out && n < wanted)
+			out[n] = note;
+		n++;
+	}
+	return n;
 }
 
 static int64_t one_integer(int64_t value, int64_t wanted, void *out)
@@ -322,6 +372,8 @@ GV_EXPORT int cudnnBackendGetAttribute(struct descriptor *d, int name, int type,
 		n = one_integer(workspace_bytes(d), wanted, out);
 	} else if (name == ENGINE_INDEX) {
 		n = one_integer(d->engine_index, wanted, out);
+	} else if (name == ENGINE_NUMERICAL_NOTES) {
+		n = numerical_notes(d, wanted, out);
 	} else if (name >= ENGINE_KNOBS && name <= ENGINE_BEHAVIOR_NOTES) {
 		n = 0; /* no knobs, no notes */
 	} else if (name == PLAN_JSON) {

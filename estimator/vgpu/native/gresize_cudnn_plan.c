@@ -15,7 +15,7 @@
  * program nor behind its loader settings, and because it may crash.
  *
  * Standard input: the description of the device, JSON on one line, then one
- * request a line, the numbers of gv_conv_key() (see cudnn_key.h). Standard
+ * request a line, the numbers of gv_conv_key() (see cudnn_workspace_key.h). Standard
  * output: first "ready VERSION" or "failed REASON", then for each request
  * "plans N WORKSPACE:NOTES ..." or "none REASON". The end of input ends it.
  */
@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cudnn_key.h"
+#include "cudnn_workspace_key.h"
 #include "cudnn_workspace.h"
 
 enum {
@@ -323,7 +323,7 @@ int main(int argc, char **argv)
     }
     if (!set_up_answers())
         return 1;
-    /* Whoever started this program waits for nothing: see cudnn_planner.c. */
+    /* Whoever started this program waits for nothing: see cudnn_workspace_planner.c. */
     switch (fork()) {
     case -1:
         return fail("fork");

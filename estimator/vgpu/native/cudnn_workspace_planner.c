@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
-#include "cudnn_planner.h"
+#include "cudnn_workspace_planner.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -17,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cudnn_key.h"
+#include "cudnn_workspace_key.h"
 
 #define HELPER_NAME "gresize-cudnn-plan"
 #define LIBCUDNN_NAME "libcudnn.so.9"
@@ -122,18 +121,8 @@ static int readable_file(char *path, const char *folder, const char *name)
 
 static const char *vgpu_folder(void)
 {
-    static char folder[PATH_MAX];
-    const char *set = getenv("GRESIZE_VGPU_DIR");
-    Dl_info self;
-    if (set != NULL && set[0] == '/')
-        return set;
-    if (dladdr(&planner, &self) == 0 || self.dli_fname == NULL || realpath(self.dli_fname, folder) == NULL)
-        return NULL;
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        return NULL;
-    *slash = '\0';
-    return folder;
+    const char *folder = getenv("GRESIZE_VGPU_DIR");
+    return folder != NULL && folder[0] == '/' ? folder : NULL;
 }
 
 /* The folder of the libtorch that this process has mapped. */

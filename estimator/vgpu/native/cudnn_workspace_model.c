@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cudnn_model.h"
+#include "cudnn_workspace_model.h"
 
 int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *conv, struct gv_plan *plans, int max,
                    int64_t *high_bytes)

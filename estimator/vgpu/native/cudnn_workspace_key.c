@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cudnn_key.h"
+#include "cudnn_workspace_key.h"
 
 #include <errno.h>
 #include <inttypes.h>
