@@ -1,0 +1,189 @@
+// Command demo shows the main job: a real three-node Slurm on this machine,
+// gresized, and four unmodified training scripts submitted with sbatch, whose
+// requests are rewritten or left alone. It prints each request before and
+// after, where the job ran to its end, and the decision log. Run it by `make demo`.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gresize/gresize/e2e/site"
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// jobTimeout is far above what a job of the demo takes, hold included.
+const jobTimeout = 6 * time.Minute
+
+func main() {
+	build := flag.String("build", "build", "the build folder")
+	python := flag.String("python", defaultPython(), "the folder with the python of a CUDA build of PyTorch and torchvision")
+	verbose := flag.Bool("v", false, "show how the cluster is started")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := demo(ctx, *build, *python, *verbose)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func defaultPython() string {
+	cache := os.Getenv("GRESIZE_CACHE")
+	if cache == "" {
+		cache = "/var/cache/gresize"
+	}
+	return filepath.Join(cache, "venv-torch-2.6.0", "bin")
+}
+
+// job is one of the examples and what the demo says of it.
+type job struct {
+	name, why string
+	id        string
+	before    minicluster.Job
+	after     minicluster.Job
+}
+
+func demo(ctx context.Context, build, python string, verbose bool) error {
+	log := io.Discard
+	if verbose {
+		log = os.Stderr
+	}
+	begin := time.Now()
+	fmt.Println("Starting a Slurm of three nodes on this machine: cpu1 (no GPU), gpu1 (RTX 3060, 12 GB), gpu2 (A100, 80 GB); gresized in enforce mode.")
+	s, err := site.Start(ctx, site.Options{Build: build, Log: log})
+	if err != nil {
+		return err
+	}
+	defer s.Stop()
+	out, err := s.Cluster.Run(ctx, minicluster.DefaultUser, "sinfo", "-N", "-o", "%8N %10P %8T %20G %f")
+	if err != nil {
+		return err
+	}
+	fmt.Println(indent(out))
+
+	jobs := []*job{
+		{name: "small", why: "ResNet-50, batch 64"},
+		{name: "medium", why: "GPT of 124 M parameters, batch 4 x 1024, bf16"},
+		{name: "large", why: "GPT of 774 M parameters, batch 8 x 1024, bf16"},
+		{name: "unknown", why: "trains on what it got wrong: memory depends on values"},
+	}
+	if err := submit(ctx, s, python, jobs); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if err := follow(ctx, s, j); err != nil {
+			return err
+		}
+	}
+	fmt.Println("\nThe decision log (gresize log):")
+	text, err := s.Gresize(ctx, "log", "--db", s.LogPath())
+	if err != nil {
+		return err
+	}
+	fmt.Println(indent(text))
+	fmt.Printf("\nOne job's whole story (gresize show %s):\n", jobs[1].id)
+	if text, err = s.Gresize(ctx, "show", "--db", s.LogPath(), jobs[1].id); err != nil {
+		return err
+	}
+	fmt.Println(indent(text))
+	if err := check(jobs); err != nil {
+		return fmt.Errorf("%w\n%s", err, s.Logs(30))
+	}
+	fmt.Printf("\nDone in %s: two jobs moved to the small card, one kept the large one that it needs, one was left alone.\n", time.Since(begin).Round(time.Second))
+	return nil
+}
+
+// submit copies the examples to the user's folder and runs a plain sbatch in it for each.
+func submit(ctx context.Context, s *site.Site, python string, jobs []*job) error {
+	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	if err != nil {
+		return err
+	}
+	scripts, err := filepath.Glob("examples/*.py")
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		scripts = append(scripts, filepath.Join("examples", j.name+".sh"))
+	}
+	for _, script := range scripts {
+		data, err := os.ReadFile(script)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(script)), data, 0o755); err != nil {
+			return err
+		}
+	}
+	fmt.Println("Four jobs, each asks for one 80 GB card:")
+	for _, j := range jobs {
+		cmd, err := s.Cluster.Command(ctx, minicluster.DefaultUser, "sbatch", j.name+".sh")
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, "PATH="+python+":/usr/local/bin:/usr/bin:/bin")
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("sbatch %s.sh: %w: %s", j.name, err, text)
+		}
+		fields := strings.Fields(string(text))
+		j.id = fields[len(fields)-1]
+		if j.before, err = s.Cluster.Job(ctx, j.id); err != nil {
+			return err
+		}
+		fmt.Printf("  $ sbatch %-11s %-38s # %s\n", j.name+".sh", strings.TrimSpace(string(text)), j.why)
+	}
+	fmt.Println()
+	return nil
+}
+
+// follow waits for the job's end and prints the request before and after.
+func follow(ctx context.Context, s *site.Site, j *job) error {
+	var err error
+	if j.after, err = s.Cluster.WaitJob(ctx, j.id, "COMPLETED", jobTimeout); err != nil {
+		return fmt.Errorf("%w\n%s", err, s.Logs(40))
+	}
+	fmt.Printf("%-8s job %s: asked %s; ran with %s on %s: %s, %s\n", j.name, j.id, asked(j.before), asked(j.after), j.after["NodeList"], j.after["JobState"], j.after["RunTime"])
+	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	if err != nil {
+		return err
+	}
+	out, err := os.ReadFile(filepath.Join(dir, j.name+"-"+j.id+".out"))
+	if err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	fmt.Printf("         its output: %s … %s\n", lines[0], lines[len(lines)-1])
+	return nil
+}
+
+func asked(j minicluster.Job) string {
+	return j["TresPerNode"] + " " + j["Features"]
+}
+
+// check holds the demo to its word.
+func check(jobs []*job) error {
+	nodes := map[string]string{"small": "gpu1", "medium": "gpu1", "large": "gpu2", "unknown": "gpu2"}
+	var errs []error
+	for _, j := range jobs {
+		if got := j.after["NodeList"]; got != nodes[j.name] {
+			errs = append(errs, fmt.Errorf("%s ran on %s, not on %s", j.name, got, nodes[j.name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func indent(text string) string {
+	return "  " + strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", "\n  ")
+}
