@@ -74,7 +74,7 @@ build-programs:
 	@$(GO_BUILD) -o $(BUILD)/bin/ ./cmd/gresize ./cmd/gresized
 	@CGO_ENABLED=0 $(GO_BUILD) -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch
 	@rm -rf $(BUILD)/lib/profiles && mkdir -p $(BUILD)/lib/profiles
-	@cp estimator/gpu/profiles/*.toml $(BUILD)/lib/profiles/
+	@cp estimator/gpu/profiles/*.json $(BUILD)/lib/profiles/
 
 build-vgpu:
 	@$(MAKE) -s -C estimator/vgpu OUT="$(abspath $(BUILD))/lib"

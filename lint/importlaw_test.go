@@ -19,7 +19,7 @@ const module = "github.com/gresize/gresize"
 
 // heavy are the dependencies that one package each owns, tests included. A prefix of the import path stands for all below it.
 var heavy = map[string][]string{
-	"github.com/BurntSushi/toml":       {"daemon/config", "estimator/gpu"},
+	"github.com/BurntSushi/toml":       {"daemon/config"},
 	"github.com/mattn/go-sqlite3":      {"daemon/decisionlog"},
 	"github.com/coreos/go-systemd/v22": {"daemon/systemd"},
 	"github.com/spf13/cobra":           {"cmd/gresize", "cmd/gresized", "cmd/gresize-probe", "cmd/gresize-launch"},

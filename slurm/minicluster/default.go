@@ -16,11 +16,11 @@ func Default() Options {
 			{Name: "cpu1", CPUs: 8, RealMemoryMiB: 32 * 1024},
 			{
 				Name: "gpu1", CPUs: 8, RealMemoryMiB: 64 * 1024,
-				GPUModel: "rtx3060-12gb", GPUType: "rtx3060", GPUs: 1, Shards: 12, Features: []string{"gpu12g"},
+				GPUModel: "rtx3060", GPUType: "rtx3060", GPUs: 1, Shards: 12, Features: []string{"gpu12g"},
 			},
 			{
 				Name: "gpu2", CPUs: 8, RealMemoryMiB: 64 * 1024,
-				GPUModel: "a100-80gb", GPUType: "a100", GPUs: 1, Shards: 80, Features: []string{"gpu80g", "a100"},
+				GPUModel: "a100-80", GPUType: "a100", GPUs: 1, Shards: 80, Features: []string{"gpu80g", "a100"},
 			},
 		},
 	}

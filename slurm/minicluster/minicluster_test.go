@@ -76,7 +76,7 @@ func TestDefaultCluster(t *testing.T) {
 		if job["NodeList"] != "gpu2" {
 			t.Errorf("ran on %s", job["NodeList"])
 		}
-		wantLines(t, out, DefaultUser, "SLURMD_NODENAME=gpu2", "GRESIZE_TEST_VALUE=it's $HOME of gpu2", "name=a100-80gb",
+		wantLines(t, out, DefaultUser, "SLURMD_NODENAME=gpu2", "GRESIZE_TEST_VALUE=it's $HOME of gpu2", "name=a100-80",
 			"LD_LIBRARY_PATH=/nonexistent/vgpu", "CUDA_VISIBLE_DEVICES=0")
 		if strings.Contains(out, "GRESIZE_TEST_LEAK") {
 			t.Errorf("the job inherited our environment:\n%s", out)

@@ -1,0 +1,94 @@
+// Package tools tests the scripts that set a machine up.
+package tools
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inChroot runs a shell command line in a plain chroot that shows the machine's own files, in a mount namespace that
+// ends with it. The script own-root lies in it at /own-root.
+func inChroot(t *testing.T, line string) (string, int) {
+	t.Helper()
+	// The root is a folder below a mount, as a chroot's usually is, and so not a mount's own root.
+	top := t.TempDir()
+	if err := os.Mkdir(filepath.Join(top, "root"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script, err := filepath.Abs("own-root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-euc", `
+		root=$1/root script=$2 line=$3
+		mount -t tmpfs tmpfs "$1"
+		mkdir -p "$root"/proc "$root"/tmp "$root"/dev "$root"/work
+		for dir in bin sbin lib lib64 usr etc; do
+			[ -e "/$dir" ] || continue
+			mkdir "$root/$dir"
+			mount --rbind "/$dir" "$root/$dir"
+		done
+		mount -t proc proc "$root/proc"
+		mount --rbind /dev "$root/dev"
+		chmod 1777 "$root/tmp"
+		cp "$script" "$root/own-root"
+		exec chroot "$root" sh -c "cd /work && $line"`, "sh", top, script, line)
+	var out, errText bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errText
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+	case err != nil:
+		t.Fatal(err)
+	}
+	if errText.Len() > 0 {
+		t.Logf("stderr: %s", errText.String())
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// sandbox makes, as an unprivileged user, the namespaces of the probe's sandbox.
+const sandbox = `su -s /bin/sh nobody -c 'unshare --user --map-root-user --mount --pid --fork --net --mount-proc true'`
+
+func TestOwnRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("needs root, as make test does")
+	}
+	if out, code := inChroot(t, sandbox); code == 0 {
+		t.Fatalf("the chroot of this test allows sandboxes by itself, so the test shows nothing: %s", out)
+	}
+	if out, code := inChroot(t, "/own-root sh -c \""+sandbox+"\""); code != 0 {
+		t.Errorf("no sandbox under own-root: code %d, %s", code, out)
+	}
+	out, code := inChroot(t, `A='b c' /own-root sh -c 'pwd; echo "$A" "$1"; ls /; cat /proc/self/comm; echo x >/tmp/f; cat /tmp/f; exit 7' sh 'd  e'`)
+	if code != 7 {
+		t.Errorf("exit code %d, the command's is 7", code)
+	}
+	for _, line := range []string{"/work", "b c d  e", "own-root", "cat", "x"} {
+		if !strings.Contains("\n"+out, "\n"+line+"\n") {
+			t.Errorf("no line %q in:\n%s", line, out)
+		}
+	}
+}
+
+func TestOwnRootOutsideAChroot(t *testing.T) {
+	out, err := exec.Command("./own-root", "sh", "-c", `echo "$1"; exit 3`, "sh", "a b").Output()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "a b\n" {
+		t.Errorf("printed %q, %v", out, err)
+	}
+}
+
+// TestSetupIsDone shows that a second run of the set-up needs neither root's network nor time: it prints nothing.
+func TestSetupIsDone(t *testing.T) {
+	cmd := exec.Command("unshare", "--net", "./setup", "slurm")
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
