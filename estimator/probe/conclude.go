@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -84,29 +85,33 @@ func (r *run) conclude() (Result, error) {
 	if err := b.Validate(); err != nil {
 		return Result{}, fmt.Errorf("probe: make the bundle: %w", err)
 	}
-	return Result{Bundle: b, Estimate: r.estimate(b)}, nil
+	return Result{Bundle: b, Estimate: evaluate(r.options.Engine, b, r.options.GPU)}, nil
 }
 
-// estimate asks the engine where the run went far enough, and says unknown otherwise.
-func (r *run) estimate(b *trace.Bundle) estimator.Estimate {
+// Evaluate makes the estimate that belongs to a bundle: from the virtual GPU's
+// record where the run went far enough, and an unknown with its reasons otherwise.
+func Evaluate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate { return evaluate(virtualGPU{}, b, p) }
+
+func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	m := &b.Manifest
-	e := estimator.NewUnknown(EstimatorName, r.options.GPU.ID, m.Reasons...)
+	e := estimator.NewUnknown(EstimatorName, p.ID, m.Reasons...)
 	switch m.Outcome {
 	case trace.Stopped, trace.Completed, trace.OutOfMemory, trace.Timeout, trace.NoStep:
 		if len(b.Ranks) > 0 {
-			e = r.options.Engine.Estimate(b, r.options.GPU)
+			e = engine.Estimate(b, p)
 		}
 	}
 	if m.Outcome == trace.Stopped && m.ExitStatus != 0 {
 		e.Confidence = e.Confidence.AtMost(estimator.High)
 	}
 	e.Versions, e.Steps, e.HostPeakBytes = m.Versions, m.Steps, m.HostPeakBytes
+	e.WallSeconds = (m.Timings.SandboxMillis + m.Timings.RunMillis) / 1000
 	if e.Reasons == nil {
 		e.Reasons = []estimator.Reason{}
 	}
 	if err := e.Validate(); err != nil {
-		u := estimator.NewUnknown(EstimatorName, r.options.GPU.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
-		u.Versions, u.HostPeakBytes = m.Versions, m.HostPeakBytes
+		u := estimator.NewUnknown(EstimatorName, p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
+		u.Versions, u.HostPeakBytes, u.WallSeconds = m.Versions, m.HostPeakBytes, e.WallSeconds
 		return u
 	}
 	return e

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// jobSchema names the JSON form of probeJob.
+const jobSchema = "gresize.probejob/1"
+
+// Limits on what the daemon may say and how often it is asked.
+const (
+	maxJobBytes      = 16 << 20
+	maxAnswerBytes   = 4 << 10
+	attempts         = 3
+	firstPause       = time.Second
+	dialTimeout      = 5 * time.Second
+	requestTimeout   = 60 * time.Second
+	maxDevices       = 64
+	maxBudgetSeconds = 24 * 3600
+)
+
+// probeJob is what gresized wants to have run. []byte is base64 in JSON.
+type probeJob struct {
+	Schema        string   `json:"schema"`
+	Script        []byte   `json:"script"`
+	Argv          [][]byte `json:"argv"`
+	WorkDir       string   `json:"work_dir"`
+	GPU           string   `json:"gpu"`
+	Steps         int      `json:"steps"`
+	BudgetSeconds int      `json:"budget_seconds"`
+	Devices       int      `json:"devices"`
+}
+
+func (j *probeJob) validate() error {
+	switch {
+	case j.Schema != jobSchema:
+		return fmt.Errorf("schema: %q, want %q", j.Schema, jobSchema)
+	case len(j.Script) < 2 || !bytes.HasPrefix(j.Script, []byte("#!")):
+		return errors.New("script: does not begin with #!")
+	case !filepath.IsAbs(j.WorkDir):
+		return fmt.Errorf("work_dir: %q is not absolute", j.WorkDir)
+	case j.Steps < 0 || j.BudgetSeconds < 1 || j.BudgetSeconds > maxBudgetSeconds:
+		return fmt.Errorf("steps or budget_seconds: %d, %d", j.Steps, j.BudgetSeconds)
+	case j.Devices < 0 || j.Devices > maxDevices:
+		return fmt.Errorf("devices: %d", j.Devices)
+	}
+	return nil
+}
+
+// client speaks to gresized about one probe.
+type client struct {
+	url, key string
+	http     *http.Client
+	pause    time.Duration
+}
+
+func newClient(url, key string) *client {
+	return &client{url: url, key: key, pause: firstPause, http: &http.Client{
+		Timeout: requestTimeout,
+		// The job's environment may name a proxy; the key is not for it.
+		Transport:     &http.Transport{Proxy: nil, DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a redirect is not followed") },
+	}}
+}
+
+func (c *client) job(ctx context.Context) (*probeJob, error) {
+	var job *probeJob
+	err := c.try(ctx, func() error {
+		body, err := c.exchange(ctx, http.MethodGet, "", "", nil, maxJobBytes)
+		if err != nil {
+			return err
+		}
+		job = new(probeJob)
+		if err := json.Unmarshal(body, job); err != nil {
+			return final{fmt.Errorf("job: %w", err)}
+		}
+		if err := job.validate(); err != nil {
+			return final{fmt.Errorf("job: %w", err)}
+		}
+		return nil
+	})
+	return job, err
+}
+
+func (c *client) result(ctx context.Context, b *trace.Bundle) error {
+	var data bytes.Buffer
+	if err := trace.Write(&data, b); err != nil {
+		return c.failure(ctx, estimator.Reason{Code: "bundle_invalid", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)})
+	}
+	return c.post(ctx, "/result", "application/octet-stream", data.Bytes())
+}
+
+func (c *client) failure(ctx context.Context, why estimator.Reason) error {
+	data, err := json.Marshal(why)
+	if err != nil {
+		return err
+	}
+	return c.post(ctx, "/failure", "application/json", data)
+}
+
+func (c *client) post(ctx context.Context, path, kind string, data []byte) error {
+	// What was found out is worth reporting even when this process has been told to end.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempts*requestTimeout)
+	defer cancel()
+	return c.try(ctx, func() error {
+		_, err := c.exchange(ctx, http.MethodPost, path, kind, data, maxAnswerBytes)
+		return err
+	})
+}
+
+// final marks an error that another attempt would meet again.
+type final struct{ error }
+
+func (c *client) try(ctx context.Context, f func() error) error {
+	pause := c.pause
+	for i := 1; ; i++ {
+		err := f()
+		if err == nil || i == attempts || errors.As(err, new(final)) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+			pause *= 2
+		case <-ctx.Done():
+			return errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+func (c *client) exchange(ctx context.Context, method, path, kind string, data []byte, limit int64) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(data))
+	if err != nil {
+		return nil, final{fmt.Errorf("ask gresized: %w", err)}
+	}
+	request.Header.Set("Authorization", "Bearer "+c.key)
+	if kind != "" {
+		request.Header.Set("Content-Type", kind)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask gresized: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("answer of gresized: %w", err)
+	}
+	if int64(len(body)) > limit {
+		return nil, final{fmt.Errorf("answer of gresized: more than %d bytes", limit)}
+	}
+	if response.StatusCode >= http.StatusInternalServerError {
+		return nil, fmt.Errorf("gresized: %s: %.200s", response.Status, body)
+	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return nil, final{fmt.Errorf("gresized: %s: %.200s", response.Status, body)}
+	}
+	return body, nil
+}

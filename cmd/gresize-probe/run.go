@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/trace"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. In a probe job a run that failed and was reported is a success.
+const (
+	exitOK    = 0
+	exitError = 1
+	exitUsage = 2
+)
+
+// usage marks an error that the caller can mend by reading the help.
+type usage struct{ error }
+
+// program is the process seen from its verbs.
+type program struct {
+	env    []string
+	stdout io.Writer
+	// engine replaces the virtual GPU in tests.
+	engine probe.Engine
+	// libDir, too, is for tests.
+	libDir string
+}
+
+func run(ctx context.Context, args, env []string, stdout, stderr io.Writer) int {
+	p := &program{env: env, stdout: stdout}
+	return p.execute(ctx, args, stderr)
+}
+
+func (p *program) execute(ctx context.Context, args []string, stderr io.Writer) int {
+	root := p.command()
+	root.SetArgs(args)
+	root.SetOut(p.stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	fmt.Fprintln(stderr, "gresize-probe:", err)
+	if errors.As(err, new(usage)) {
+		return exitUsage
+	}
+	return exitError
+}
+
+func (p *program) command() *cobra.Command {
+	root := &cobra.Command{
+		Use: "gresize-probe", Short: "Run a job's script on a virtual GPU and report what it needs",
+		SilenceUsage: true, SilenceErrors: true, Version: probe.BuildVersion(),
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run [--out FILE -- COMMAND [ARGUMENT...]]",
+		Short: "Run one probe",
+		Long: `In a probe job, without arguments: GRESIZE_PROBE_URL names what to run and takes
+the trace bundle, GRESIZE_PROBE_KEY opens it. By hand: --out names the file for
+the trace bundle, and the command stands after --.
+
+EXIT STATUS
+  0  reported, whatever became of the command
+  1  nothing could be reported
+  2  wrong usage`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			url, key, env := takeSecrets(p.env)
+			p.env = env
+			switch {
+			case flags.out != "" && len(args) > 0:
+				return p.runByHand(cmd.Context(), flags, args)
+			case flags.out != "" || len(args) > 0:
+				return usage{errors.New("run: by hand, both --out FILE and a command after -- are wanted")}
+			case url == "" || key == "":
+				return usage{errors.New("run: GRESIZE_PROBE_URL and GRESIZE_PROBE_KEY are not set; by hand, give --out FILE -- COMMAND")}
+			}
+			return p.runJob(cmd.Context(), newClient(url, key))
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.out, "out", "", "write the trace bundle to `FILE`")
+	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`")
+	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
+	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
+	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
+	f.SetInterspersed(false)
+	root.AddCommand(cmd)
+	return root
+}
+
+type runFlags struct {
+	out, gpu    string
+	gpus, steps int
+	budget      time.Duration
+}
+
+// takeSecrets takes the two variables out of the environment: the command must not see them.
+func takeSecrets(env []string) (url, key string, rest []string) {
+	for _, kv := range env {
+		switch name, value, _ := strings.Cut(kv, "="); name {
+		case "GRESIZE_PROBE_URL":
+			url = value
+		case "GRESIZE_PROBE_KEY":
+			key = value
+		default:
+			rest = append(rest, kv)
+		}
+	}
+	return url, key, rest
+}
+
+func (p *program) runByHand(ctx context.Context, flags runFlags, args []string) error {
+	profile, err := gpu.Load(flags.gpu)
+	if err != nil {
+		return usage{err}
+	}
+	result, err := probe.Run(ctx, probe.Options{
+		Command: args, GPU: profile, Devices: flags.gpus, Steps: flags.steps, Budget: flags.budget,
+		Env: p.env, Version: probe.BuildVersion(), Engine: p.engine, LibDir: p.libDir,
+	})
+	if err != nil {
+		return err
+	}
+	if err := trace.WriteFile(flags.out, result.Bundle); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s: %s after %d steps\n", flags.out, result.Bundle.Manifest.Outcome, result.Bundle.Manifest.Steps)
+	return err
+}
+
+// runJob is the probe job: fetch, run, report.
+func (p *program) runJob(ctx context.Context, c *client) error {
+	job, err := c.job(ctx)
+	if err != nil {
+		return err // gresized notices that the probe is gone
+	}
+	bundle, why := p.probe(ctx, job)
+	if why != nil {
+		return c.failure(ctx, *why)
+	}
+	return c.result(ctx, bundle)
+}
+
+// probe runs the job's script. The reason says why there is no bundle.
+func (p *program) probe(ctx context.Context, job *probeJob) (*trace.Bundle, *estimator.Reason) {
+	failed := func(err error) (*trace.Bundle, *estimator.Reason) {
+		return nil, &estimator.Reason{Code: "probe_refused", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
+	}
+	profile, err := gpu.Load(job.GPU)
+	if err != nil {
+		return failed(err)
+	}
+	args := make([]string, 0, len(job.Argv))
+	for _, a := range job.Argv {
+		args = append(args, string(a))
+	}
+	result, err := probe.Run(ctx, probe.Options{
+		Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
+		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: probe.BuildVersion(),
+		Engine: p.engine, LibDir: p.libDir,
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return result.Bundle, nil
+}
+
+// jobEnvironment is what the script would see as a job of one task on one node
+// with its GPUs. What Slurm set for the probe job itself stays where it does no harm.
+func jobEnvironment(env []string, job *probeJob) []string {
+	devices := make([]string, max(1, job.Devices))
+	for i := range devices {
+		devices[i] = strconv.Itoa(i)
+	}
+	list := strings.Join(devices, ",")
+	set := map[string]string{
+		"SLURM_NTASKS": "1", "SLURM_NPROCS": "1", "SLURM_NNODES": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_TASKS_PER_NODE": "1",
+		"SLURM_NTASKS_PER_NODE": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+		"SLURM_SUBMIT_DIR": job.WorkDir, "SLURM_GPUS_ON_NODE": strconv.Itoa(len(devices)), "SLURM_JOB_GPUS": list,
+		"GPU_DEVICE_ORDINAL": list,
+	}
+	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		_, replaced := set[name]
+		return replaced || strings.HasPrefix(name, "SLURM_STEP") || name == "SLURM_JOB_NAME"
+	})
+	names := make([]string, 0, len(set))
+	for name := range set {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		out = append(out, name+"="+set[name])
+	}
+	return append(out, "SLURM_JOB_NAME=sbatch")
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	os.Exit(m.Run())
+}
+
+// stoppedEngine says that every run was stopped after four steps.
+type stoppedEngine struct{}
+
+func (stoppedEngine) Environment(o probe.EngineOptions, _ []string) ([]string, error) {
+	return []string{"REPORTS=" + o.ReportDir}, nil
+}
+
+func (stoppedEngine) Read(string) (probe.Reports, error) {
+	return probe.Reports{TorchSeen: true, Stopped: true, Steps: 4, Ranks: []trace.Rank{{Report: json.RawMessage(`{}`)}}}, nil
+}
+
+func (stoppedEngine) Estimate(_ *trace.Bundle, p *gpu.Profile) estimator.Estimate {
+	return estimator.NewUnknown("vgpu", p.ID)
+}
+
+const key = "one-time-key"
+
+// daemon is the other end, with a fault for each of the first requests.
+type daemon struct {
+	job    any
+	faults int
+
+	mu       sync.Mutex
+	requests []string
+	bundle   []byte
+	failure  []byte
+}
+
+func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.requests = append(d.requests, r.Method+" "+r.URL.Path)
+	body, err := io.ReadAll(r.Body)
+	switch {
+	case r.Header.Get("Authorization") != "Bearer "+key:
+		http.Error(w, "no", http.StatusForbidden)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	case d.faults > 0:
+		d.faults--
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+	case r.Method == http.MethodGet:
+		_ = json.NewEncoder(w).Encode(d.job)
+	case strings.HasSuffix(r.URL.Path, "/result"):
+		d.bundle = body
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		d.failure = body
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (d *daemon) run(t *testing.T) (code int, stderr string) {
+	t.Helper()
+	server := httptest.NewServer(d)
+	defer server.Close()
+	p := &program{engine: stoppedEngine{}, libDir: "/nowhere", stdout: io.Discard}
+	var out bytes.Buffer
+	begin := time.Now()
+	p.env = []string{"PATH=" + os.Getenv("PATH"), "GRESIZE_PROBE_URL=" + server.URL + "/v1/probes/p1", "GRESIZE_PROBE_KEY=" + key,
+		"http_proxy=http://192.0.2.1:1", "HTTP_PROXY=http://192.0.2.1:1", "SLURM_JOB_ID=77", "SLURM_NTASKS=8", "SLURM_STEP_ID=0"}
+	code = p.execute(t.Context(), []string{"run"}, &out)
+	if time.Since(begin) > 30*time.Second {
+		t.Errorf("took %v", time.Since(begin))
+	}
+	return code, out.String()
+}
+
+func job(dir string) probeJob {
+	return probeJob{Schema: jobSchema, Script: []byte("#!/bin/sh\necho \"$@\"; pwd; env; exit 4\n"), Argv: [][]byte{[]byte("a b"), []byte("c")},
+		WorkDir: dir, GPU: "t4", Steps: 4, BudgetSeconds: 60, Devices: 2}
+}
+
+func TestProbeJob(t *testing.T) {
+	dir := t.TempDir()
+	d := &daemon{job: job(dir), faults: 1}
+	if code, stderr := d.run(t); code != exitOK || stderr != "" {
+		t.Fatalf("%d %s", code, stderr)
+	}
+	b, err := trace.Decode(d.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := b.Manifest
+	if m.Outcome != trace.Stopped || m.ExitStatus != 4 || m.Steps != 4 || m.GPU.ID != "t4" || m.GPU.Devices != 2 || !m.Sandboxed {
+		t.Errorf("%+v", m)
+	}
+	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n"} {
+		if !strings.Contains(m.OutputTail, want) {
+			t.Errorf("no %q in\n%s", want, m.OutputTail)
+		}
+	}
+	for _, bad := range []string{key, "GRESIZE_PROBE_URL", "SLURM_STEP_ID", "SLURM_NTASKS=8"} {
+		if strings.Contains(m.OutputTail, bad) {
+			t.Errorf("the script saw %q", bad)
+		}
+	}
+	if want := "GET /v1/probes/p1,GET /v1/probes/p1,POST /v1/probes/p1/result"; strings.Join(d.requests, ",") != want {
+		t.Errorf("requests %v, want %s", d.requests, want)
+	}
+}
+
+func TestProbeJobFailures(t *testing.T) {
+	dir := t.TempDir()
+	cases := map[string]struct {
+		change  func(*probeJob)
+		faults  int
+		code    int
+		failure string // in what was reported
+		stderr  string
+	}{
+		"unknown GPU":       {func(j *probeJob) { j.GPU = "abacus" }, 0, exitOK, "unknown GPU", ""},
+		"other schema":      {func(j *probeJob) { j.Schema = "x/2" }, 0, exitError, "", "schema"},
+		"no script":         {func(j *probeJob) { j.Script = nil }, 0, exitError, "", "script"},
+		"no such directory": {func(j *probeJob) { j.WorkDir = "/no/such" }, 0, exitOK, "", ""},
+		"relative path":     {func(j *probeJob) { j.WorkDir = "x" }, 0, exitError, "", "work_dir"},
+		"daemon is down":    {func(*probeJob) {}, 9, exitError, "", "503"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			j := job(dir)
+			c.change(&j)
+			d := &daemon{job: j, faults: c.faults}
+			code, stderr := d.run(t)
+			if code != c.code || !strings.Contains(stderr, c.stderr) || !strings.Contains(string(d.failure), c.failure) {
+				t.Errorf("%d, stderr %q, reported %q", code, stderr, d.failure)
+			}
+		})
+	}
+}
+
+func TestAWrongKeyIsNotTriedAgain(t *testing.T) {
+	d := &daemon{job: job("/")}
+	server := httptest.NewServer(d)
+	defer server.Close()
+	_, err := newClient(server.URL, "other").job(t.Context())
+	if err == nil || len(d.requests) != 1 {
+		t.Errorf("%v after %v", err, d.requests)
+	}
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.Copy(w, io.LimitReader(zeros{}, maxJobBytes+2))
+	}))
+	defer server.Close()
+	if _, err := newClient(server.URL, key).job(t.Context()); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("%v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestByHand(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "b.zip")
+	var stdout, stderr bytes.Buffer
+	p := &program{engine: stoppedEngine{}, libDir: "/nowhere", stdout: &stdout, env: []string{"PATH=" + os.Getenv("PATH")}}
+	if code := p.execute(t.Context(), []string{"run", "--out", out, "--gpu", "h100", "--", "sh", "-c", "true"}, &stderr); code != exitOK {
+		t.Fatalf("%d %s", code, stderr.String())
+	}
+	if b, err := trace.ReadFile(out); err != nil || b.Manifest.Outcome != trace.Stopped || !strings.Contains(stdout.String(), "stopped after 4 steps") {
+		t.Errorf("%v %s", err, stdout.String())
+	}
+	for _, args := range [][]string{{"run"}, {"run", "--out", out}, {"run", "--", "true"}, {"run", "--steps", "x"}, {"run", "--out", out, "--gpu", "abacus", "--", "true"}} {
+		if code := p.execute(t.Context(), args, &stderr); code != exitUsage {
+			t.Errorf("%q: exit %d, want %d", args, code, exitUsage)
+		}
+	}
+}

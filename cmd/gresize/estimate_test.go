@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func TestMain(m *testing.M) {
+	sandbox.Main()
+	os.Exit(m.Run())
+}
+
+func result(change func(*probe.Result)) probe.Result {
+	r := probe.Result{
+		Bundle: &trace.Bundle{Manifest: trace.Manifest{Outcome: trace.Stopped}},
+		Estimate: estimator.Estimate{
+			Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "h100", Confidence: estimator.High, Fits: true, Steps: 4, WallSeconds: 3.456,
+			HostPeakBytes: 700 << 20, Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "cuDNN"}},
+			Ranks: []estimator.Rank{{PeakAllocatedBytes: 5 << 30, PeakReservedBytes: 6 << 30, OutsideBytes: 1 << 29,
+				ComfortableBytes: 6<<30 + 1<<29, ComfortableHighBytes: 7 << 30}},
+		},
+	}
+	if change != nil {
+		change(&r)
+	}
+	return r
+}
+
+func TestTextForm(t *testing.T) {
+	cases := map[string]struct {
+		result probe.Result
+		status string
+	}{
+		"fits": {result(nil), statusFits},
+		"does-not-fit": {result(func(r *probe.Result) {
+			r.Estimate.Fits = false
+			r.Estimate.Reasons = []estimator.Reason{{Code: "out_of_memory", Detail: "the command needs more than the modelled card has"}}
+			r.Bundle.Manifest.OutputTail = "torch.OutOfMemoryError: CUDA out of memory\n"
+		}), statusDoesNotFit},
+		"crashed": {result(func(r *probe.Result) {
+			r.Estimate = estimator.NewUnknown("vgpu", "h100", estimator.Reason{Code: "script_failed", Detail: "exit status 1: \x1b[31mValueError"})
+			r.Bundle.Manifest.OutputTail = strings.Repeat("noise\n", 100) + "\x1b[2JTraceback\n\tValueError\n"
+			r.Bundle.Manifest.Calls = []trace.Call{{Name: "sbatch", Action: "refused"}, {Name: "srun", Action: "ran"}}
+		}), statusUnknown},
+		"too-close": {result(func(r *probe.Result) { r.Estimate.Ranks[0].ComfortableHighBytes = 1 << 40 }), statusUnknown},
+	}
+	p, err := gpu.Load("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixed := *p // the figures of the profile may change, the form not
+	fixed.Total.Bytes = 80 << 30
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if s := statusOf(&c.result.Estimate, &fixed); s != c.status {
+				t.Errorf("status %q, want %q", s, c.status)
+			}
+			var got bytes.Buffer
+			if err := printEstimate(&got, c.result, &fixed, c.status); err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got.String()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		text string
+	}{
+		{[]string{"estimate"}, exitUsage, "no command"},
+		{[]string{"estimate", "--gpu", "abacus", "--", "true"}, exitUsage, "rtx3060"},
+		{[]string{"estimate", "--steps", "0", "--", "true"}, exitUsage, "positive"},
+		{[]string{"estimate", "--budget", "soon", "--", "true"}, exitUsage, "budget"},
+		{[]string{"abacus"}, exitUsage, "abacus"},
+		{[]string{"gpu", "show"}, exitUsage, "one name"},
+		{[]string{"gpu", "list", "x"}, exitUsage, "x"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := run(t.Context(), c.args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.text) || stdout.Len() != 0 {
+			t.Errorf("%q: %d\n%s%s", c.args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+func TestErrorsAreJSONWhereJSONIsWanted(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), []string{"estimate", "--json", "--gpu", "abacus", "--", "true"}, &stdout, &stderr)
+	var got struct {
+		Error    string `json:"error"`
+		ExitCode int    `json:"exit_code"`
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got.ExitCode != code || got.Error == "" {
+		t.Errorf("%v: %s", err, stdout.String())
+	}
+}
+
+func TestGPUVerbs(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"gpu", "list"}, &stdout, &stderr); code != 0 || !strings.Contains(stdout.String(), "NVIDIA GeForce RTX 3060") {
+		t.Errorf("%d %s%s", code, stdout.String(), stderr.String())
+	}
+	stdout.Reset()
+	if code := run(t.Context(), []string{"gpu", "show", "--json", "a100-80"}, &stdout, &stderr); code != 0 {
+		t.Errorf("%d %s", code, stderr.String())
+	}
+	path := filepath.Join(t.TempDir(), "own.json")
+	if err := os.WriteFile(path, stdout.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := gpu.Load(path); err != nil || p.ID != "a100-80" {
+		t.Errorf("what show prints cannot be read: %v", err)
+	}
+}

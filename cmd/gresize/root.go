@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, the same for every verb. The manual lists them.
+const (
+	exitOK         = 0
+	exitError      = 1
+	exitUsage      = 2
+	exitDoesNotFit = 3
+	exitUnknown    = 4
+)
+
+// statusError ends the program with a code of its own. Its text, if any, goes to standard error.
+type statusError struct {
+	code int
+	err  error
+}
+
+func (e *statusError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *statusError) Unwrap() error { return e.err }
+
+func usageError(err error) error { return &statusError{exitUsage, err} }
+
+// run is the whole program but for the process: it returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	code, silent := exitError, false
+	var status *statusError
+	if errors.As(err, &status) {
+		code, silent = status.code, status.err == nil
+	}
+	if silent {
+		return code
+	}
+	if wantsJSON(args) {
+		// A program that reads JSON gets JSON, whatever happens.
+		_ = json.NewEncoder(stdout).Encode(map[string]any{"error": err.Error(), "exit_code": code})
+	}
+	fmt.Fprintln(stderr, "gresize:", err)
+	if code == exitUsage {
+		fmt.Fprintln(stderr, "See gresize --help.")
+	}
+	return code
+}
+
+// wantsJSON looks for --json before the command that is to be estimated.
+func wantsJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gresize",
+		Short: "The GPU that a job needs instead of the GPU that was guessed",
+		Long: `gresize tells how much GPU memory a training command needs, without a GPU, and
+shows what the daemon of a Slurm site decided about jobs, and why.
+
+EXIT STATUS
+  0  done; for estimate: it fits
+  1  an error
+  2  wrong usage
+  3  estimate: it does not fit
+  4  estimate: unknown`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Version:       probe.BuildVersion(),
+		Args:          noArguments,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.AddCommand(newEstimateCommand(), newGPUCommand())
+	return root
+}

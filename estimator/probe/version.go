@@ -1,0 +1,22 @@
+package probe
+
+import "runtime/debug"
+
+// BuildVersion is the version of this program: that of its module, or the
+// revision that it was built from.
+func BuildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	version := info.Main.Version
+	if version == "" || version == "(devel)" {
+		version = "devel"
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+				version = "devel-" + s.Value[:12]
+			}
+		}
+	}
+	return version
+}
