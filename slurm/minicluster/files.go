@@ -14,14 +14,40 @@ import (
 // lockName is held with flock while a cluster's process lives. The kernel drops it when that process dies, however it dies.
 const lockName = "owner.lock"
 
+// lockDir takes the lock of a folder. A lock file appears under its name only when it is held already: one that can be
+// locked was left by a dead process.
 func lockDir(dir string) (*os.File, error) {
-	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, 0o644)
+	path := filepath.Join(dir, lockName)
+	if lock, err := lockLeft(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return lock, err
+	}
+	lock, err := os.CreateTemp(dir, lockName+".*")
 	if err != nil {
 		return nil, fmt.Errorf("minicluster: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		lock.Close()
-		return nil, fmt.Errorf("minicluster: a cluster is running in %s", dir)
+		return nil, fmt.Errorf("minicluster: lock of %s: %w", dir, err)
+	}
+	// Link fails where another Start was faster, which a rename would not.
+	err = os.Link(lock.Name(), path)
+	os.Remove(lock.Name())
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("minicluster: a cluster is starting in %s: %w", dir, err)
+	}
+	return lock, nil
+}
+
+// lockLeft takes a lock file that is there, unless its process lives.
+func lockLeft(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("minicluster: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("minicluster: a cluster is running in %s", filepath.Dir(path))
 	}
 	return lock, nil
 }
@@ -38,10 +64,7 @@ func sweep(base string) {
 			continue
 		}
 		// A folder without a lock file belongs to a Start that is just now making it.
-		if _, err := os.Lstat(filepath.Join(dir, lockName)); err != nil {
-			continue
-		}
-		lock, err := lockDir(dir)
+		lock, err := lockLeft(filepath.Join(dir, lockName))
 		if err != nil {
 			continue
 		}

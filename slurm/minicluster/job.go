@@ -32,6 +32,7 @@ func (c *Cluster) Command(ctx context.Context, asUser, program string, args ...s
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = dir
 	cmd.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8", "HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "SHELL=/bin/sh"}, c.Env()...)
+	cmd.Env = append(cmd.Env, c.opts.UserEnv...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	if who.uid != 0 {
 		cmd.SysProcAttr.Credential = who.credential()

@@ -37,6 +37,8 @@ type Options struct {
 	SlurmUser string
 	// VGPUDir holds the libraries of the virtual GPU, or is empty. It is copied.
 	VGPUDir string
+	// UserEnv are NAME=value lines of the users' login environment, so of every job; a later PATH replaces the usual one.
+	UserEnv []string
 	// Log gets a line for each step of starting and stopping, when it is not nil.
 	Log io.Writer
 }

@@ -14,6 +14,7 @@ const jobLimit = 60 * time.Second
 
 // withGPU gives the nodes a profile and an environment that a job can show, without needing a virtual GPU.
 func withGPU(opts Options) Options {
+	opts.UserEnv = []string{"PATH=/nonexistent/venv/bin:" + searchPath}
 	for i := range opts.Nodes {
 		n := &opts.Nodes[i]
 		if n.GPUs > 0 {
@@ -77,7 +78,7 @@ func TestDefaultCluster(t *testing.T) {
 			t.Errorf("ran on %s", job["NodeList"])
 		}
 		wantLines(t, out, DefaultUser, "SLURMD_NODENAME=gpu2", "GRESIZE_TEST_VALUE=it's $HOME of gpu2", "name=a100-80",
-			"LD_LIBRARY_PATH=/nonexistent/vgpu", "CUDA_VISIBLE_DEVICES=0")
+			"LD_LIBRARY_PATH=/nonexistent/vgpu", "CUDA_VISIBLE_DEVICES=0", "PATH=/nonexistent/venv/bin:"+searchPath)
 		if strings.Contains(out, "GRESIZE_TEST_LEAK") {
 			t.Errorf("the job inherited our environment:\n%s", out)
 		}
