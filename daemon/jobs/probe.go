@@ -19,13 +19,14 @@ import (
 
 // ProbeJob is what a probe is told of its job.
 type ProbeJob struct {
-	Script  []byte
-	Argv    [][]byte
-	WorkDir string
-	Profile string
-	Steps   int
-	Budget  time.Duration
-	Devices int
+	Script []byte
+	// Arguments are those of the script, without its own path.
+	Arguments [][]byte
+	WorkDir   string
+	Profile   string
+	Steps     int
+	Budget    time.Duration
+	Devices   int
 }
 
 // report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
@@ -232,7 +233,12 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	if err != nil {
 		return ProbeJob{}, err
 	}
-	return ProbeJob{Script: payload.Script, Argv: payload.Argv, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.config.Probe.Steps, Budget: m.config.Probe.Budget, Devices: 1}, nil
+	// The first entry is the script's own path, which is another one in the probe.
+	arguments := payload.Argv
+	if len(arguments) > 0 {
+		arguments = arguments[1:]
+	}
+	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.config.Probe.Steps, Budget: m.config.Probe.Budget, Devices: 1}, nil
 }
 
 // ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.

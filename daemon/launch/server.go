@@ -229,7 +229,7 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 // arguments is all that a request can say to sbatch; every value was checked by Validate and none is a text for a shell.
 func arguments(r Request) []string {
 	argv := []string{
-		"--parsable", "--quiet", "--export-file=3", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
+		"--parsable", "--export-file=3", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
 		"--no-requeue", "--gres=none", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.Itoa(r.CPUs), "--mem=" + strconv.Itoa(r.MemoryMiB) + "M",
 		"--time=" + strconv.Itoa(r.TimeLimitMinutes),
 	}

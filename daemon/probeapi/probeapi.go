@@ -46,8 +46,9 @@ const (
 
 // Job is what a probe is told. []byte is base64 in JSON.
 type Job struct {
-	Schema        string   `json:"schema"`
-	Script        []byte   `json:"script"`
+	Schema string `json:"schema"`
+	Script []byte `json:"script"`
+	// Argv are the script's arguments, without its own path.
 	Argv          [][]byte `json:"argv"`
 	WorkDir       string   `json:"work_dir"`
 	GPU           string   `json:"gpu"`
@@ -129,7 +130,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	body := Job{Schema: Schema, Script: job.Script, Argv: job.Argv, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices}
+	body := Job{Schema: Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices}
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -130,6 +131,10 @@ func (s *Server) exchange(connection *net.UnixConn) {
 		return
 	}
 	request, err := wire.ReadRequest(connection)
+	if errors.Is(err, io.EOF) {
+		// Somebody looked whether the socket answers.
+		return
+	}
 	if err != nil {
 		s.Refused.Add(1)
 		s.config.Logger.Warn("request not understood", "pid", peer.Pid, "error", err)
