@@ -8,6 +8,11 @@
 static const int64_t first_pause_ns = GRESIZE_LOCAL_BREAKER_FIRST_PAUSE_MS * NS_PER_MS;
 static const int64_t longest_pause_ns = GRESIZE_LOCAL_BREAKER_LONGEST_PAUSE_MS * NS_PER_MS;
 
+bool gresize_breaker_paused(struct gresize_breaker *breaker, int64_t now_ns)
+{
+	return now_ns < atomic_load(&breaker->paused_until_ns);
+}
+
 enum gresize_ticket gresize_breaker_ask(struct gresize_breaker *breaker, int64_t now_ns)
 {
 	int64_t until = atomic_load(&breaker->paused_until_ns);

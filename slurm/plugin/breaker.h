@@ -24,6 +24,9 @@ enum gresize_ticket {
 	GRESIZE_TICKET_TRIAL,  /* the pause is over and this call alone may try */
 };
 
+/* Is a pause running? Takes no ticket: for leaving early. */
+bool gresize_breaker_paused(struct gresize_breaker *breaker, int64_t now_ns);
+
 enum gresize_ticket gresize_breaker_ask(struct gresize_breaker *breaker, int64_t now_ns);
 
 /* The call went well. True when that ended a pause. */

@@ -390,7 +390,7 @@ static bool consistent(const struct gresize_reply *reply)
 	case GRESIZE_VERDICT_REWRITE:
 		return !holds && rewrites_something(reply);
 	case GRESIZE_VERDICT_HOLD:
-		return reply->hold_seconds != 0 && reply->token.bytes;
+		return reply->token.bytes != NULL; /* 0 seconds: a stamp */
 	}
 	return false;
 }

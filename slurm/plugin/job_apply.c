@@ -156,7 +156,7 @@ static void commit(job_desc_msg_t *job, const struct gresize_reply *reply, struc
 	if (reply->env_drop_count > 0)
 		drop_variables(job, reply);
 	time_t until = now + (time_t)reply->hold_seconds;
-	if (job->begin_time < until)
+	if (reply->hold_seconds > 0 && job->begin_time < until)
 		job->begin_time = until;
 }
 

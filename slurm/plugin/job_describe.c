@@ -127,7 +127,7 @@ void gresize_job_describe(const job_desc_msg_t *job, uint32_t submit_uid, const 
 			  struct gresize_request *request)
 {
 	memset(request, 0, sizeof(*request));
-	request->slurm_version = number(SLURM_VERSION_NUMBER);
+	request->slurm_version = number(plugin_version);
 	request->submit_uid = number(submit_uid);
 	request->user_id = number(job->user_id);
 	request->group_id = number(job->group_id);

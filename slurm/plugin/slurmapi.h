@@ -26,6 +26,9 @@ void *slurm_xcalloc(size_t count, size_t size, bool clear, bool try,
 		    const char *file, int line, const char *function);
 void slurm_xfree(void **pointer);
 
+/* The version of the running Slurm, as far as version.c can tell. */
+extern uint32_t plugin_version;
+
 void slurm_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int slurm_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -13,8 +13,6 @@
 
 #include "slurmapi.h"
 
-extern uint32_t plugin_version;
-
 #define MICRO_MASK 0xffu
 
 /* Plugins that every Slurm has; the first that opens tells the version. */

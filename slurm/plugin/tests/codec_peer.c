@@ -52,7 +52,7 @@ static const struct {
 
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-static void die(const char *why)
+static _Noreturn void die(const char *why)
 {
 	fprintf(stderr, "codec_peer: %s\n", why);
 	exit(2);
