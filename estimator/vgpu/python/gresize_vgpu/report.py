@@ -1,0 +1,173 @@
+"""Writes what one process was seen to need: python-<pid>.json, and events-<pid>.jsonl when events are recorded."""
+import ctypes
+import json
+import os
+import platform
+import sys
+import time
+
+SCHEMA = "gresize.vgpu.python/1"
+MOST_STEPS = 1024
+MOST_EVENTS = 500000
+MOST_TEXT = 1000
+
+_native = None
+
+
+def complain():
+    """Faults of this layer are the program's business only when someone looks for them."""
+    if os.environ.get("GRESIZE_VGPU_DEBUG"):
+        import traceback
+
+        traceback.print_exc(file=sys.stderr)
+
+
+def _library():
+    """The native layer that is already in this process; None when no library was replaced."""
+    global _native
+    if _native is None:
+        try:
+            # RTLD_NOLOAD: opening it anew would put a second state beside the one in use.
+            _native = ctypes.CDLL("libgresize-vgpu.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+            _native.gresize_vgpu_values_read_back.restype = ctypes.c_uint64
+        except (OSError, AttributeError):
+            _native = False
+    return _native or None
+
+
+def values_read_back():
+    library = _library()
+    return int(library.gresize_vgpu_values_read_back()) if library else 0
+
+
+def flush_native():
+    library = _library()
+    if library:
+        library.gresize_vgpu_flush()
+
+
+def record_events(torch):
+    """Record the allocator's own history, without stacks, from the first use of the GPU on."""
+
+    def begin():
+        torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=MOST_EVENTS)
+
+    torch.cuda._lazy_call(begin)
+
+
+def _host_peak_bytes():
+    try:
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    except Exception:
+        return 0
+
+
+def _integer(name):
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        return None
+
+
+def _devices(watch):
+    devices = []
+    if not watch.cuda_used():
+        return devices
+    cuda = watch.torch.cuda
+    for index in range(cuda.device_count()):
+        watch.keep_peaks(index)
+        stats = cuda.memory_stats(index)
+        allocated, reserved = watch.highest[index]
+        devices.append(
+            {
+                "index": index,
+                "peak_allocated_bytes": allocated,
+                "peak_reserved_bytes": reserved,
+                "peak_requested_bytes": stats.get("requested_bytes.all.peak", 0),
+                "allocated_bytes": stats.get("allocated_bytes.all.current", 0),
+                "reserved_bytes": stats.get("reserved_bytes.all.current", 0),
+                "segments": stats.get("segment.all.current", 0),
+                "retries": stats.get("num_alloc_retries", 0),
+                "ooms": stats.get("num_ooms", 0),
+            }
+        )
+    return devices
+
+
+def _exception(torch, value):
+    if value is None:
+        return None
+    types = [t for t in (getattr(torch, "OutOfMemoryError", None), getattr(torch.cuda, "OutOfMemoryError", None)) if t]
+    lines = [line for line in str(value).strip().splitlines() if line.strip()]
+    return {
+        "type": type(value).__name__,
+        "text": (lines[-1] if lines else "")[:MOST_TEXT],
+        "out_of_memory": isinstance(value, tuple(types)),
+    }
+
+
+def _write_file(name, chunks):
+    directory = os.environ.get("GRESIZE_VGPU_REPORT_DIR")
+    if not directory:
+        return
+    part = os.path.join(directory, "." + name + ".part")
+    with open(part, "w") as f:
+        for chunk in chunks:
+            f.write(chunk)
+    os.replace(part, os.path.join(directory, name))
+
+
+def _cudnn_version(torch, used):
+    try:
+        return torch.backends.cudnn.version() if used else None
+    except Exception:
+        return None
+
+
+def write(watch, reason, exception=None):
+    """Write the report of this process; a fault here is never the program's."""
+    try:
+        torch = watch.torch
+        devices = _devices(watch)
+        content = {
+            "schema": SCHEMA,
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "reason": reason,
+            "exception": _exception(torch, exception),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "cuda": torch.version.cuda,
+            "cudnn": _cudnn_version(torch, bool(devices)),
+            "cuda_initialized": watch.cuda_used(),
+            "virtual": _library() is not None,
+            "rank": _integer("RANK"),
+            "local_rank": _integer("LOCAL_RANK"),
+            "world_size": _integer("WORLD_SIZE"),
+            "steps": watch.steps,
+            "backward_calls": watch.backward_calls,
+            "scaler_steps": watch.scaler_steps,
+            "optimizers": len(watch.optimizers),
+            "flat": watch.flat(),
+            "per_step": watch.history,
+            "devices": devices,
+            "values_read_back": values_read_back(),
+            "host_peak_bytes": _host_peak_bytes(),
+            "wall_seconds": round(time.monotonic() - watch.begin, 3),
+        }
+        _write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
+        if devices and reason != "running" and os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
+            _write_file("events-%d.jsonl" % os.getpid(), _event_lines(torch))
+    except Exception:
+        complain()
+
+
+def _event_lines(torch):
+    snapshot = torch.cuda.memory._snapshot()
+    for device, events in enumerate(snapshot.get("device_traces", [])):
+        for e in events:
+            line = {k: e[k] for k in ("action", "addr", "size", "stream", "time_us") if k in e}
+            line["device"] = device
+            yield json.dumps(line, separators=(",", ":")) + "\n"

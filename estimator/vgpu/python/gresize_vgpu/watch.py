@@ -1,0 +1,256 @@
+"""Counts what a training loop does and decides when it has been seen for long enough."""
+import functools
+import os
+import sys
+import threading
+import time
+import weakref
+
+from . import report
+
+DEFAULT_STEPS = 4
+DEFAULT_SECONDS = 120.0
+# The peak must not have moved in this many steps before the run is stopped.
+FLAT_STEPS = 2
+# A peak that never comes to rest is stopped all the same.
+MOST_TIMES_STEPS = 3
+# A loop without any optimizer object updates by hand: this many backward passes stand for one step.
+BACKWARD_FACTOR = 4
+
+
+def _number(name, fallback, kind):
+    try:
+        value = kind(os.environ[name])
+    except (KeyError, ValueError):
+        return fallback
+    return value if value > 0 else fallback
+
+
+class Watch:
+    """The state of one process. Hooks call it; nothing that it does may reach the user's program as an exception."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.wanted_steps = _number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
+        self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
+        self.begin = time.monotonic()
+        self.steps = 0
+        self.backward_calls = 0
+        self.scaler_steps = 0
+        self.history = []  # one entry a step: number, allocated peak, reserved peak, values read back
+        self.highest = {}  # device -> peaks that a reset of the counters would lose
+        self.optimizers = weakref.WeakSet()
+        self.optimizer_steps = weakref.WeakKeyDictionary()
+        self.lock = threading.RLock()
+        self.done = False
+
+    # -- peaks
+
+    def cuda_used(self):
+        return bool(self.torch.version.cuda) and self.torch.cuda.is_initialized()
+
+    def peaks(self):
+        """The highest allocated and reserved bytes of any device so far."""
+        allocated = reserved = 0
+        if not self.cuda_used():
+            return 0, 0
+        for device in range(self.torch.cuda.device_count()):
+            self.keep_peaks(device)
+            a, r = self.highest[device]
+            allocated, reserved = max(allocated, a), max(reserved, r)
+        return allocated, reserved
+
+    def keep_peaks(self, device):
+        stats = self.torch.cuda.memory_stats(device)
+        a, r = self.highest.get(device, (0, 0))
+        self.highest[device] = (
+            max(a, stats.get("allocated_bytes.all.peak", 0)),
+            max(r, stats.get("reserved_bytes.all.peak", 0)),
+        )
+
+    # -- events of the loop
+
+    def on_backward(self):
+        with self.lock:
+            self.backward_calls += 1
+            if len(self.optimizers) or self.optimizer_steps:
+                return
+            if self.backward_calls % BACKWARD_FACTOR == 0:
+                self._note(self.backward_calls // BACKWARD_FACTOR)
+
+    def on_optimizer_step(self, optimizer):
+        with self.lock:
+            count = self.optimizer_steps.get(optimizer, 0) + 1
+            self.optimizer_steps[optimizer] = count
+            if count <= self.steps:  # another optimizer of the same iteration
+                return
+            self.steps = count
+            self._note(count)
+
+    def _note(self, number):
+        if self.done:
+            return
+        allocated, reserved = self.peaks()
+        if len(self.history) < report.MOST_STEPS:
+            self.history.append([number, allocated, reserved, report.values_read_back()])
+        if self.cuda_used() and self._enough(number):
+            self.stop("stopped")
+        elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
+            report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
+
+    def flat(self):
+        if len(self.history) <= FLAT_STEPS:
+            return False
+        return all(h[1:3] == self.history[-1][1:3] for h in self.history[-1 - FLAT_STEPS :])
+
+    def _idle_optimizer(self):
+        """An optimizer that was made and has hardly been used: a second network whose turn comes late."""
+        return any(self.optimizer_steps.get(o, 0) < 2 for o in list(self.optimizers))
+
+    def _enough(self, number):
+        if number < self.wanted_steps:
+            return False
+        if number >= MOST_TIMES_STEPS * self.wanted_steps:
+            return True
+        return self.flat() and not self._idle_optimizer()
+
+    # -- the end
+
+    def stop(self, reason):
+        """Write the report and end this process, without unwinding: user code must not save a checkpoint of zeros."""
+        with self.lock:
+            if self.done:
+                return
+            self.done = True
+            try:
+                report.write(self, reason)
+                report.flush_native()
+                for stream in (sys.stdout, sys.stderr):
+                    try:
+                        stream.flush()
+                    except Exception:
+                        pass
+                self._end_children()
+            finally:
+                os._exit(0)
+
+    @staticmethod
+    def _end_children():
+        multiprocessing = sys.modules.get("multiprocessing")
+        if multiprocessing is None:
+            return
+        for child in multiprocessing.active_children():
+            child.kill()
+
+    def finish(self):
+        """The interpreter ends by itself."""
+        with self.lock:
+            if self.done:
+                return
+            self.done = True
+            exception = getattr(sys, "last_value", None)
+            report.write(self, "exit" if exception is None else "exception", exception)
+            report.flush_native()
+
+    def after_fork(self):
+        """A forked child counts for itself; its parent's timer and report are not its own."""
+        self.lock = threading.RLock()
+        self.steps = self.backward_calls = self.scaler_steps = 0
+        self.history = []
+        self.highest = {}
+        self.optimizer_steps = weakref.WeakKeyDictionary()
+        self.begin = time.monotonic()
+        self.done = False
+
+
+def _budget(watch):
+    while True:
+        left = watch.seconds - (time.monotonic() - watch.begin)
+        if left <= 0:
+            watch.stop("budget_spent")
+            return
+        time.sleep(min(left, 1.0))
+
+
+def _hook_backward(watch, torch):
+    original = torch.autograd.backward
+
+    @functools.wraps(original)
+    def backward(*args, **kwargs):
+        result = original(*args, **kwargs)
+        _quietly(watch.on_backward)
+        return result
+
+    torch.autograd.backward = backward
+
+
+def _hook_optimizers(watch, torch):
+    optimizer_class = torch.optim.Optimizer
+    original_init = optimizer_class.__init__
+
+    @functools.wraps(original_init)
+    def init(self, *args, **kwargs):
+        original_init(self, *args, **kwargs)
+        watch.optimizers.add(self)
+
+    optimizer_class.__init__ = init
+    # torch.optim hides this module from its own namespace.
+    module = sys.modules.get("torch.optim.optimizer")
+    register = getattr(module, "register_optimizer_step_post_hook", None)
+    if register is not None:
+        register(lambda optimizer, args, kwargs: _quietly(watch.on_optimizer_step, optimizer))
+
+
+def _hook_scaler(watch, torch):
+    module = getattr(getattr(torch, "amp", None), "grad_scaler", None) or getattr(torch.cuda.amp, "grad_scaler", None)
+    scaler = getattr(module, "GradScaler", None)
+    if scaler is None:
+        return
+    original = scaler.step
+
+    @functools.wraps(original)
+    def step(self, *args, **kwargs):
+        watch.scaler_steps += 1
+        return original(self, *args, **kwargs)
+
+    scaler.step = step
+
+
+def _hook_resets(watch, torch):
+    """A program that resets the peak counters must not hide what it needed before."""
+    for name in ("_cuda_resetPeakMemoryStats", "_accelerator_resetPeakStats"):
+        original = getattr(torch._C, name, None)
+        if original is None:
+            continue
+
+        def reset(*args, _original=original):
+            _quietly(watch.peaks)
+            return _original(*args)
+
+        setattr(torch._C, name, reset)
+
+
+def _quietly(function, *args):
+    try:
+        function(*args)
+    except Exception:
+        report.complain()
+
+
+def start(torch):
+    """Called once torch has been imported."""
+    watch = Watch(torch)
+    import atexit
+
+    atexit.register(_quietly, watch.finish)
+    if not torch.version.cuda:
+        report.write(watch, "cpu_only_torch")
+        return
+    _quietly(_hook_backward, watch, torch)
+    _quietly(_hook_optimizers, watch, torch)
+    _quietly(_hook_scaler, watch, torch)
+    _quietly(_hook_resets, watch, torch)
+    if os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
+        _quietly(report.record_events, torch)
+    os.register_at_fork(after_in_child=watch.after_fork)
+    threading.Thread(target=_budget, args=(watch,), name="gresize-budget", daemon=True).start()
