@@ -23,7 +23,7 @@ const (
 	// MaxBundleBytes is the size of the file.
 	MaxBundleBytes = 64 << 20
 	// MaxUnpackedBytes is the sum of all entries, unpacked.
-	MaxUnpackedBytes = 512 << 20
+	MaxUnpackedBytes = 128 << 20
 	// MaxManifestBytes and MaxReportBytes are sizes of single entries, unpacked.
 	MaxManifestBytes = 4 << 20
 	MaxReportBytes   = 16 << 20
