@@ -90,7 +90,9 @@ func (r *run) conclude() (Result, error) {
 
 // Evaluate makes the estimate that belongs to a bundle: from the virtual GPU's
 // record where the run went far enough, and an unknown with its reasons otherwise.
-func Evaluate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate { return evaluate(virtualGPU{}, b, p) }
+func Evaluate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
+	return evaluate(virtualGPU{}, b, p)
+}
 
 func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	m := &b.Manifest

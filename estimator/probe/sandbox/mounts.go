@@ -29,7 +29,15 @@ var pseudoFileSystems = []string{
 	"hugetlbfs", "fusectl", "binfmt_misc", "efivarfs", "nsfs", "rpc_pipefs", "selinuxfs",
 }
 
-// builder puts the new view together under base, which is a private tmpfs.
+// The private directory, relative to which the builder works.
+const (
+	viewDir   = "view"             // a tmpfs
+	rootDir   = viewDir + "/root"  // the new root
+	memoryDir = viewDir + "/upper" // what overlays change, in memory
+	diskDir   = "upper"            // the same on the file system of the private directory
+)
+
+// builder puts the new view together under base, a private directory.
 type builder struct {
 	base     string
 	policy   Policy
@@ -38,6 +46,7 @@ type builder struct {
 	foreign  []string          // directories that get an overlay of their own, see foreign.go
 	overlays int
 	copied   int64
+	disk     bool // overlays keep their changes in diskDir
 	notes    []string
 }
 
@@ -71,26 +80,26 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 	b.points = append(b.points, b.foreign...)
 	slices.Sort(b.points)
 
-	if err := tmpfs(b.base, b.policy.ScratchBytes, "0755"); err != nil {
-		return nil, step("mount the private file system", err)
-	}
 	// Paths relative to base keep odd characters of its name out of mount options.
 	if err := os.Chdir(b.base); err != nil {
-		return nil, step("enter the private file system", err)
+		return nil, step("enter the private directory", err)
 	}
-	for _, d := range []string{"root", "upper"} {
+	if err := os.Mkdir(viewDir, 0o755); err != nil {
+		return nil, step("fill the private directory", err)
+	}
+	if err := tmpfs(viewDir, b.policy.ScratchBytes, "0755"); err != nil {
+		return nil, step("mount the private file system", err)
+	}
+	for _, d := range []string{rootDir, memoryDir} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return nil, step("fill the private file system", err)
 		}
 	}
-	// A file system that cannot hold user attributes cannot remember a directory that was removed and made again.
-	if err := unix.Setxattr("upper", "user.gresize", []byte("y"), 0); err != nil {
-		b.note("tmpfs keeps no user attributes here (Linux 6.6 does): a directory that is removed cannot be made again")
-	}
+	b.chooseScratch()
 	if err := b.buildRoot(cfg); err != nil {
 		return nil, err
 	}
-	reports, err := os.Open("root" + ReportDir)
+	reports, err := os.Open(rootDir + ReportDir)
 	if err != nil {
 		return nil, step("open the report directory", err)
 	}
@@ -105,31 +114,31 @@ func (b *builder) buildRoot(cfg *config) error {
 	special := []string{"proc", "sys", "dev", strings.TrimPrefix(InsideDir, "/")}
 	for _, e := range entries {
 		if !slices.Contains(special, e.Name()) {
-			b.place("/"+e.Name(), "root/"+e.Name(), 0)
+			b.place("/"+e.Name(), rootDir+"/"+e.Name(), 0)
 		}
 	}
-	for _, d := range []string{"root/proc", "root/sys", "root/dev", "root/tmp", "root" + InsideDir, "root" + FilesDir, "root" + ReportDir, "root" + ShimDir, "root/.old"} {
+	for _, d := range []string{rootDir + "/proc", rootDir + "/sys", rootDir + "/dev", rootDir + "/tmp", rootDir + InsideDir, rootDir + FilesDir, rootDir + ReportDir, rootDir + ShimDir, rootDir + "/.old"} {
 		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-			return step("make "+strings.TrimPrefix(d, "root"), err)
+			return step("make "+strings.TrimPrefix(d, rootDir), err)
 		}
 	}
 	for _, d := range []string{"/sys", "/dev"} {
-		if err := bindReadOnly(d, "root"+d); err != nil {
+		if err := bindReadOnly(d, rootDir+d); err != nil {
 			return step("bind "+d, err)
 		}
 	}
-	if fi, err := os.Stat("root/dev/shm"); err == nil && fi.IsDir() {
-		if err := tmpfs("root/dev/shm", b.policy.SharedMemoryBytes, "1777"); err != nil {
+	if fi, err := os.Stat(rootDir + "/dev/shm"); err == nil && fi.IsDir() {
+		if err := tmpfs(rootDir+"/dev/shm", b.policy.SharedMemoryBytes, "1777"); err != nil {
 			return step("mount /dev/shm", err)
 		}
 	}
-	if err := unix.Mount("proc", "root/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := unix.Mount("proc", rootDir+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return step("mount /proc", err)
 	}
-	if err := tmpfs("root"+ReportDir, b.policy.ReportBytes, "0700"); err != nil {
+	if err := tmpfs(rootDir+ReportDir, b.policy.ReportBytes, "0700"); err != nil {
 		return step("mount the report directory", err)
 	}
-	addPasswd("root", cfg.Passwd)
+	addPasswd(rootDir, cfg.Passwd)
 	return b.fillInside(cfg)
 }
 
@@ -139,7 +148,7 @@ func (b *builder) fillInside(cfg *config) error {
 		if f.Name != filepath.Base(f.Name) || f.Name == "." || f.Name == ".." {
 			return step("write a file", fmt.Errorf("%q is no file name", f.Name))
 		}
-		path := "root" + FilesDir + "/" + f.Name
+		path := rootDir + FilesDir + "/" + f.Name
 		if err := os.WriteFile(path, f.Data, 0o600); err != nil {
 			return step("write "+f.Name, err)
 		}
@@ -147,20 +156,20 @@ func (b *builder) fillInside(cfg *config) error {
 			return step("write "+f.Name, err)
 		}
 	}
-	if err := placeExecutable("root" + exePath); err != nil {
+	if err := placeExecutable(rootDir + exePath); err != nil {
 		return step("place the executable", err)
 	}
 	if b.policy.WithoutShims {
 		return nil
 	}
 	for _, name := range shimNames() {
-		if err := os.Symlink(exePath, "root"+ShimDir+"/"+name); err != nil {
+		if err := os.Symlink(exePath, rootDir+ShimDir+"/"+name); err != nil {
 			return step("place the shims", err)
 		}
 		for _, dir := range []string{"/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/slurm/bin"} {
-			target := "root" + dir + "/" + name
+			target := rootDir + dir + "/" + name
 			if fi, err := os.Stat(target); err == nil && fi.Mode().IsRegular() && !runsReal(name) {
-				if err := bindReadOnly("root"+exePath, target); err != nil {
+				if err := bindReadOnly(rootDir+exePath, target); err != nil {
 					b.note("%s/%s is not covered by a shim: %v", dir, name, err)
 				}
 			}
@@ -204,14 +213,14 @@ func sameFile(opened *os.File, name string) bool {
 }
 
 func (b *builder) enter(cfg *config) error {
-	if err := os.Chdir("root"); err != nil {
+	if err := os.Chdir(rootDir); err != nil {
 		return step("enter the new root", err)
 	}
 	// pivot_root wants a mount point; the view itself stays writable for new names in /.
 	if err := unix.Mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return step("bind the new root", err)
 	}
-	if err := os.Chdir(b.base + "/root"); err != nil {
+	if err := os.Chdir(b.base + "/" + rootDir); err != nil {
 		return step("enter the new root", err)
 	}
 	if err := unix.PivotRoot(".", ".old"); err != nil {
@@ -306,12 +315,42 @@ func (b *builder) placeFile(src, dst string, fi os.FileInfo) {
 	}
 }
 
+// chooseScratch says where overlays keep what is changed. A tmpfs is best: it has
+// a limit, and is gone by itself. Before Linux 6.6 it keeps no user attributes,
+// though, and then a directory that was removed cannot be made again; so there
+// the changes go to the disk, where the starting process watches their size.
+func (b *builder) chooseScratch() {
+	const attribute = "user.gresize"
+	if !b.policy.DiskScratch && unix.Setxattr(memoryDir, attribute, []byte("y"), 0) == nil {
+		return
+	}
+	if err := os.Mkdir(diskDir, 0o700); err != nil {
+		b.note("changes are kept in memory: %v", err)
+		return
+	}
+	if err := unix.Setxattr(diskDir, attribute, []byte("y"), 0); err != nil {
+		b.note("neither memory nor %s keeps user attributes: a directory that is removed cannot be made again", filepath.Dir(b.base))
+		return
+	}
+	b.disk = true
+}
+
 func (b *builder) overlay(src, dst string, fi os.FileInfo) error {
 	if b.overlays >= maxOverlays {
 		return fmt.Errorf("more than %d overlays", maxOverlays)
 	}
 	b.overlays++
-	dir := "upper/" + strconv.Itoa(b.overlays)
+	// An overlay cannot keep its changes in a place that it covers.
+	if b.disk && !strings.HasPrefix(b.base, src+"/") {
+		if err := b.overlayIn(diskDir, src, dst, fi); err == nil {
+			return nil
+		}
+	}
+	return b.overlayIn(memoryDir, src, dst, fi)
+}
+
+func (b *builder) overlayIn(scratch, src, dst string, fi os.FileInfo) error {
+	dir := scratch + "/" + strconv.Itoa(b.overlays)
 	for _, d := range []string{dir, dir + "/u", dir + "/w"} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return err

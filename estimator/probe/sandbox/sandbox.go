@@ -51,7 +51,8 @@ const (
 	setupTimeout    = 20 * time.Second
 )
 
-// Policy says how much the command may write. Writes go to memory of the node.
+// Policy says how much the command may write. Writes go to memory of the node,
+// or on older kernels to the temporary directory.
 type Policy struct {
 	// ScratchBytes limits what the command changes in the file system.
 	ScratchBytes int64 `json:"scratch_bytes"`
@@ -59,6 +60,8 @@ type Policy struct {
 	ReportBytes int64 `json:"report_bytes"`
 	// SharedMemoryBytes limits /dev/shm.
 	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
+	// DiskScratch keeps the changes on the disk under TemporaryDir even where memory would do.
+	DiskScratch bool `json:"disk_scratch,omitempty"`
 	// WithoutShims leaves srun, sbatch, mail and their like as they are.
 	WithoutShims bool `json:"without_shims,omitempty"`
 	// TemporaryDir is where the mount point is made; default os.TempDir().
@@ -152,6 +155,7 @@ type message struct {
 	Signal int      `json:"signal,omitempty"`
 	Bytes  int64    `json:"bytes,omitempty"`
 	Notes  []string `json:"notes,omitempty"`
+	Disk   bool     `json:"disk,omitempty"`
 }
 
 // Process is a running sandbox.
@@ -159,6 +163,7 @@ type Process struct {
 	cmd     *exec.Cmd
 	control *net.UnixConn
 	base    string
+	scratch int64
 	started time.Time
 	reports *os.File
 
@@ -221,6 +226,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 func (p *Process) launch(ctx context.Context, spec Spec) error {
 	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Passwd: passwdLine()}
 	cfg.Policy.fillIn()
+	p.scratch = cfg.Policy.ScratchBytes
 	for _, kv := range spec.Env {
 		if key, value, _ := strings.Cut(kv, "="); key == "HOME" || key == "TMPDIR" {
 			cfg.Writable = append(cfg.Writable, value)
@@ -346,6 +352,9 @@ func (p *Process) take(m message, received *os.File) {
 		p.reports, received = received, nil
 		p.exit.Setup = time.Since(p.started)
 		p.exit.Notes = m.Notes
+		if m.Disk {
+			go p.watchDisk()
+		}
 		p.readyMu.Do(func() { close(p.ready) })
 	case m.Kind == "failed" && !p.exited:
 		var err error = syscall.Errno(m.Errno)
@@ -404,7 +413,7 @@ func (p *Process) cleanUp() {
 	if p.control != nil {
 		_ = p.control.Close()
 	}
-	_ = os.Remove(p.base) // the directory is a mount point inside only; outside it stays empty
+	removeTree(p.base)
 }
 
 func (p *Policy) fillIn() {

@@ -53,6 +53,11 @@ func TestCommandKeepsItsNameAndItsPlace(t *testing.T) {
 	if len(exit.Notes) != 0 {
 		t.Errorf("notes: %q", exit.Notes)
 	}
+	assertNothingLeft(t)
+}
+
+func assertNothingLeft(t *testing.T) {
+	t.Helper()
 	left, err := filepath.Glob(filepath.Join(os.TempDir(), "gresize-sandbox-*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v %v", left, err)
@@ -94,7 +99,19 @@ func snapshot(t *testing.T, root string) map[string]string {
 }
 
 func TestTheWorldStaysAsItWas(t *testing.T) {
-	home := t.TempDir()
+	t.Run("changes in memory", func(t *testing.T) { theWorldStays(t, t.TempDir(), Policy{}) })
+	t.Run("changes on the disk", func(t *testing.T) {
+		// The home must not be where the changes are kept.
+		home, err := os.MkdirTemp("/var/tmp", "gresize-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(home)
+		theWorldStays(t, home, Policy{DiskScratch: true})
+	})
+}
+
+func theWorldStays(t *testing.T, home string, policy Policy) {
 	for _, name := range []string{"model.pt", "logs/a.txt", "logs/deep/b.txt", "keep/c"} {
 		path := filepath.Join(home, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -115,10 +132,12 @@ func TestTheWorldStaysAsItWas(t *testing.T) {
 		rm -rf logs; test ! -e logs; mkdir logs; test -z "$(ls logs)"
 		touch /gresize-test-root /tmp/gresize-test-tmp /usr/gresize-test-usr /var/tmp/gresize-test /dev/shm/gresize-test
 		rm -rf "$PWD"/* ; ls -A; rm -rf /home/* /opt/* 2>/dev/null || true
-		echo done`, nil)
-	if exit.Code != 0 || !strings.HasSuffix(out, "done\n") {
+		mkdir closed; chmod 000 closed
+		echo done`, func(s *Spec) { s.Policy = policy })
+	if exit.Code != 0 || !strings.HasSuffix(out, "done\n") || len(exit.Notes) != 0 {
 		t.Errorf("%+v\n%s", exit, out)
 	}
+	assertNothingLeft(t)
 	if diff := cmp.Diff(before, snapshot(t, home)); diff != "" {
 		t.Errorf("the world changed:\n%s", diff)
 	}
@@ -334,6 +353,19 @@ func TestScratchIsLimited(t *testing.T) {
 	exit, out := run(t, t.TempDir(), "dd if=/dev/zero of=big bs=1M count=64 2>&1; ls -l big", func(s *Spec) { s.Policy.ScratchBytes = 16 << 20 })
 	if exit.Code != 0 || !strings.Contains(out, "No space left") {
 		t.Errorf("%+v\n%s", exit, out)
+	}
+}
+
+func TestDiskScratchIsLimited(t *testing.T) {
+	home, err := os.MkdirTemp("/var/tmp", "gresize-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(home)
+	begin := time.Now()
+	exit, _ := run(t, home, "dd if=/dev/zero of=big bs=1M count=64 2>&1; sleep 60", func(s *Spec) { s.Policy = Policy{DiskScratch: true, ScratchBytes: 16 << 20} })
+	if !exit.Killed || len(exit.Notes) != 1 || !strings.Contains(exit.Notes[0], "at most 16") || time.Since(begin) > 15*time.Second {
+		t.Errorf("%+v after %v", exit, time.Since(begin))
 	}
 }
 

@@ -74,7 +74,7 @@ func setUp() int {
 	if err != nil {
 		return report(err)
 	}
-	if err := send(message{Kind: "ready", Notes: b.notes}, reports); err != nil {
+	if err := send(message{Kind: "ready", Notes: b.notes, Disk: b.disk}, reports); err != nil {
 		return exitSetupFailed
 	}
 	if err := reports.Close(); err != nil {
