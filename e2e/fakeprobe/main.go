@@ -1,0 +1,88 @@
+// Fakeprobe stands in for gresize-probe where a test is about the daemon and
+// not about what a probe finds: it fetches its job like a real one, and then
+// does what the file "answer" beside it says.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// answer is the file beside the program.
+type answer struct {
+	// DelaySeconds pass before the report.
+	DelaySeconds float64 `json:"delay_seconds"`
+	// Die ends the probe without a report.
+	Die bool `json:"die"`
+	// Bundle is what is sent.
+	Bundle []byte `json:"bundle"`
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(executable), "answer"))
+	if err != nil {
+		return err
+	}
+	var a answer
+	if err := json.Unmarshal(data, &a); err != nil {
+		return err
+	}
+	var job struct {
+		Schema string `json:"schema"`
+		Script []byte `json:"script"`
+	}
+	if err := call(http.MethodGet, "", nil, &job); err != nil {
+		return err
+	}
+	if job.Schema != "gresize.probejob/1" || !bytes.HasPrefix(job.Script, []byte("#!")) {
+		return fmt.Errorf("job: schema %q, script %.20q", job.Schema, job.Script)
+	}
+	time.Sleep(time.Duration(a.DelaySeconds * float64(time.Second)))
+	if a.Die {
+		return fmt.Errorf("told to die")
+	}
+	// The daemon may be away for a moment: a probe tries again.
+	for range 100 {
+		if err = call(http.MethodPost, "/result", a.Bundle, nil); err == nil {
+			return nil
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+	return err
+}
+
+func call(method, page string, body []byte, into any) error {
+	request, err := http.NewRequest(method, os.Getenv("GRESIZE_PROBE_URL")+page, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+os.Getenv("GRESIZE_PROBE_KEY"))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s", method, page, response.Status)
+	}
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(into)
+}
