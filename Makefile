@@ -31,7 +31,9 @@ demo: setup-slurm build ## A real three-node Slurm on this machine and four jobs
 	@tools/own-root ./examples/demo/run
 
 .PHONY: build
-build: build-programs build-vgpu build-plugin ## The programs, the virtual GPU and the plugin, in build/
+build: ## The programs, the virtual GPU and the plugin, in build/
+	@mkdir -p $(BUILD)
+	@flock $(BUILD)/.lock $(MAKE) build-programs build-vgpu build-plugin
 
 .PHONY: setup
 setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
@@ -62,7 +64,7 @@ FUZZ_SECONDS ?= 60
 clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
 	rm -rf "$(BUILD)"
 
-# --- parts
+# --- parts, one at a time: `make build` holds a lock, for two that build at once would take each other's files away
 
 .PHONY: setup-slurm build-programs build-vgpu build-plugin
 setup-slurm:
