@@ -350,6 +350,8 @@ static void modify(void)
 
 /* ---- many threads ---- */
 
+#define STORM_SCRIPT_BYTES 16384
+
 struct worker {
 	pthread_t thread;
 	int calls;
@@ -365,7 +367,8 @@ static void *work(void *argument)
 		char *message = NULL;
 
 		mine->tres_per_node = string("gres:gpu:1", 10);
-		mine->script = string("#!/bin/sh\ntrue\n", 15);
+		mine->script = string(NULL, STORM_SCRIPT_BYTES);
+		memset(mine->script, '\n', STORM_SCRIPT_BYTES);
 		mine->environment = slurm_xcalloc(4, sizeof(char *), true, false, "", 0, "");
 		mine->environment[0] = string("SLURM_GPUS=1", 12);
 		mine->environment[1] = string("A=1", 3);
