@@ -28,8 +28,8 @@ var heavy = map[string][]string{
 // onlyTests are the dependencies that no program may hold: only tests, and the helpers of tests, whose names end in "test".
 var onlyTests = []string{"pgregory.net/rapid", "github.com/google/go-cmp", "testing"}
 
-// outside stand beside the house and may use all of it: tools of its builders, tests of the whole, and the demo.
-var outside = []string{"e2e", "examples", "lint", "tools"}
+// outside stand beside the house and may use all of it: tools and scratch of its builders, tests of the whole, the demo.
+var outside = []string{"build", "e2e", "examples", "lint", "tools"}
 
 // goPackage is what `go list -json` says of a package.
 type goPackage struct {
