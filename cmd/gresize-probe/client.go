@@ -48,7 +48,7 @@ func (j *probeJob) validate() error {
 	case j.Schema != jobSchema:
 		return fmt.Errorf("schema: %q, want %q", j.Schema, jobSchema)
 	case len(j.Script) < 2 || !bytes.HasPrefix(j.Script, []byte("#!")):
-		return errors.New("script: does not begin with #!")
+		return errors.New("script: does not begin with #! and an interpreter")
 	case !filepath.IsAbs(j.WorkDir):
 		return fmt.Errorf("work_dir: %q is not absolute", j.WorkDir)
 	case j.Steps < 0 || j.BudgetSeconds < 1 || j.BudgetSeconds > maxBudgetSeconds:

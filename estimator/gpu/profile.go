@@ -27,6 +27,7 @@ const Schema = "gresize.gpu/1"
 const (
 	maxFileBytes   = 1 << 20
 	maxTextBytes   = 512
+	maxNameBytes   = 128 // the native reader's lines are short
 	maxAliases     = 32
 	maxAttributes  = 512
 	maxAttributeID = 1023
@@ -236,6 +237,9 @@ func (p *Profile) Validate() error {
 	}
 	if err := plainText("name", p.Name); err != nil {
 		return err
+	}
+	if len(p.Name) > maxNameBytes {
+		return fmt.Errorf("name: %d bytes, at most %d", len(p.Name), maxNameBytes)
 	}
 	if len(p.Aliases) > maxAliases {
 		return fmt.Errorf("aliases: %d, at most %d", len(p.Aliases), maxAliases)

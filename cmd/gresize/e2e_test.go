@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// These tests run the whole of `gresize estimate` on real PyTorch wheels. `make
+// test` prepares the virtual GPU in build/lib and the environments in GRESIZE_CACHE.
+
+// python returns the interpreter of a prepared environment.
+func python(t *testing.T, torch string) string {
+	t.Helper()
+	cache := os.Getenv("GRESIZE_CACHE")
+	if cache == "" {
+		cache = "/var/cache/gresize"
+	}
+	path := filepath.Join(cache, "venv-torch-"+torch, "bin/python")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v: `make test` prepares it", err)
+	}
+	return path
+}
+
+type answer struct {
+	estimator.Estimate
+	Status string `json:"status"`
+	code   int
+}
+
+func (a answer) has(reason string) bool {
+	return slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == reason })
+}
+
+// estimated runs `gresize estimate --json ARGS` in dir.
+func estimated(t *testing.T, dir string, args ...string) answer {
+	t.Helper()
+	lib, err := filepath.Abs("../../build/lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GRESIZE_LIBDIR", lib)
+	t.Chdir(dir)
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), append([]string{"estimate", "--json"}, args...), &stdout, &stderr)
+	a := answer{code: code}
+	if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
+		t.Fatalf("exit %d: %v\n%s%s", code, err, stdout.String(), stderr.String())
+	}
+	t.Logf("exit %d, %s", code, stdout.String())
+	return a
+}
+
+func script(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "train.py")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const resnet = `
+import os, sys, torch, torchvision
+model = torchvision.models.resnet50().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+loss_function = torch.nn.CrossEntropyLoss()
+for step in range(1000):
+    images = torch.randn(64, 3, 224, 224, device="cuda")
+    labels = torch.randint(0, 1000, (64,), device="cuda")
+    optimizer.zero_grad()
+    loss_function(model(images), labels).backward()
+    optimizer.step()
+    torch.save(model.state_dict(), "model.pt")
+`
+
+func TestEstimateResnet50(t *testing.T) {
+	for _, torch := range []string{"2.6.0", "2.11.0"} {
+		t.Run(torch, func(t *testing.T) {
+			dir := t.TempDir()
+			bundle := filepath.Join(dir, "bundle.zip")
+			checkpoint := filepath.Join(dir, "model.pt")
+			if err := os.WriteFile(checkpoint, []byte("the only one"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			a := estimated(t, dir, "--bundle", bundle, "--", python(t, torch), script(t, resnet))
+			if a.code != exitOK || a.Status != statusFits || len(a.Ranks) != 1 || a.Steps < 4 {
+				t.Fatalf("%+v", a)
+			}
+			if r := a.Ranks[0]; r.PeakReservedBytes < 5<<30 || r.PeakReservedBytes > 8<<30 || r.OutsideBytes < 100<<20 {
+				t.Errorf("resnet50 with a batch of 64 takes 5.5 to 7 GiB, not %+v", r)
+			}
+			if !strings.HasPrefix(a.Versions.Torch, torch) || a.HostPeakBytes > 2<<30 || a.HostPeakBytes < 200<<20 {
+				t.Errorf("%+v, %d bytes of host memory", a.Versions, a.HostPeakBytes)
+			}
+			b, err := trace.ReadFile(bundle)
+			if err != nil || b.Manifest.Outcome != trace.Stopped || len(b.Ranks) != 1 {
+				t.Errorf("%v %+v", err, b)
+			}
+			if data, err := os.ReadFile(checkpoint); err != nil || string(data) != "the only one" {
+				t.Errorf("the checkpoint was overwritten: %v", err)
+			}
+		})
+	}
+}
+
+func TestEstimateDoesNotFit(t *testing.T) {
+	a := estimated(t, t.TempDir(), "--gpu", "1g.5gb", "--", python(t, "2.6.0"), script(t, resnet))
+	if a.code != exitDoesNotFit || a.Status != statusDoesNotFit || a.Fits || !a.has("out_of_memory") {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestEstimateBadScripts: each is unknown, with the reason, in good time.
+func TestEstimateBadScripts(t *testing.T) {
+	fake := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(fake, "torch"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const cpuOnly = "__version__ = '2.6.0+cpu'\nclass version:\n    cuda = None\n    __version__ = __version__\n" +
+		"class cuda:\n    is_available = staticmethod(lambda: False)\n    is_initialized = staticmethod(lambda: False)\n"
+	if err := os.WriteFile(filepath.Join(fake, "torch/__init__.py"), []byte(cpuOnly), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	real := python(t, "2.6.0")
+	cases := []struct {
+		name    string
+		command []string
+		reason  string
+		budget  string
+	}{
+		{"crashes", []string{real, script(t, "import torch\nx = torch.zeros(8, device='cuda')\nraise ValueError('no data')\n")}, "script_failed", "60s"},
+		{"crashes before it imports torch", []string{real, "-c", "raise SystemExit(3)"}, "script_failed", "60s"},
+		{"hangs", []string{real, script(t, "import torch, time\nx = torch.zeros(8, device='cuda')\ntime.sleep(600)\n")}, "budget_spent", "4s"},
+		{"hangs outside Python", []string{"sh", "-c", "trap '' TERM; sleep 600"}, "budget_spent", "1s"},
+		{"never steps", []string{real, script(t, "import torch\nx = torch.zeros(1 << 20, device='cuda') + 1\n")}, "no_step_seen", "60s"},
+		{"has no torch", []string{"python3", "-c", "print('hello')"}, "no_torch", "60s"},
+		{"cannot import torch", []string{"python3", "-c", "import gresize_no_such_module"}, "script_failed", "60s"},
+		{"CPU-only torch", []string{"python3", "-c", "import sys; sys.path.insert(0, '" + fake + "'); import torch; assert torch.cuda.is_available()"}, "cpu_only_torch", "60s"},
+		{"no such command", []string{"no-such-command"}, "script_failed", "60s"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			begin := time.Now()
+			a := estimated(t, t.TempDir(), append([]string{"--budget", c.budget, "--"}, c.command...)...)
+			if a.code != exitUnknown || a.Status != statusUnknown || !a.has(c.reason) {
+				t.Errorf("%+v, want unknown because of %s", a, c.reason)
+			}
+			if time.Since(begin) > 40*time.Second {
+				t.Errorf("took %v", time.Since(begin))
+			}
+		})
+	}
+}
+
+// TestTheProgramItself runs the built program, as a person does.
+func TestTheProgramItself(t *testing.T) {
+	program, err := filepath.Abs("../../build/bin/gresize")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), program, "estimate", "--gpu", "rtx4060", "--", python(t, "2.6.0"), script(t, resnet)).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "fits: NVIDIA GeForce RTX 4060 (7.75 GiB)\n") || !strings.Contains(string(out), "  confidence ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
