@@ -9,10 +9,10 @@ import torch.nn.functional as F
 
 def main():
     print(f"training on {torch.cuda.get_device_name()}", flush=True)
-    model = nn.Sequential(nn.Linear(4096, 8192), nn.ReLU(), nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 100)).cuda()
+    model = nn.Sequential(nn.Linear(1024, 8192), nn.ReLU(), nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 100)).cuda()
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     for step in range(12):
-        samples, labels = torch.randn(16384, 4096).cuda(), torch.randint(0, 100, (16384,)).cuda()
+        samples, labels = torch.randn(4096, 1024).cuda(), torch.randint(0, 100, (4096,)).cuda()
         with torch.no_grad():
             wrong = model(samples).argmax(dim=1) != labels
         hard, target = samples[wrong], labels[wrong]
