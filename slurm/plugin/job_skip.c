@@ -83,14 +83,15 @@ static bool has_text(const char *text)
 
 const char *gresize_job_skip_reason(const job_desc_msg_t *job)
 {
+	/* First: of a heterogeneous batch job only component 0 has the script. */
+	if (job->het_job_offset != NO_VAL)
+		return "het";
 	if (!job->script)
 		return "no_script";
 	if (job->bitflags & CRON_JOB)
 		return "cron";
 	if (job->immediate)
 		return "immediate";
-	if (job->het_job_offset != NO_VAL)
-		return "het";
 	if (job->deadline != 0 && job->deadline != (time_t)NO_VAL)
 		return "deadline";
 	if (has_text(job->clusters) || job->fed_siblings_active || job->fed_siblings_viable)

@@ -79,7 +79,7 @@ func drawReply(t *rapid.T) *Reply {
 			reply.Rewrite.Features = new(string)
 		}
 	case VerdictHold:
-		reply.HoldSeconds = rapid.Uint32Range(1, MaxHoldSeconds).Draw(t, "seconds")
+		reply.HoldSeconds = rapid.Uint32Range(0, MaxHoldSeconds).Draw(t, "seconds")
 		reply.Token = rapid.StringMatching(`[A-Za-z0-9_-]{1,64}`).Draw(t, "token")
 		reply.EnvDrop = rapid.SliceOfN(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_]{0,30}`), 0, 4).Draw(t, "drop")
 		if len(reply.EnvDrop) == 0 {

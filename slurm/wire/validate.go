@@ -47,8 +47,8 @@ func (r *Reply) Validate() error {
 }
 
 func (r *Reply) validateHold() error {
-	if r.HoldSeconds < 1 || r.HoldSeconds > MaxHoldSeconds {
-		return fmt.Errorf("%w: field hold_seconds: %d, must be 1 to %d", ErrInvalid, r.HoldSeconds, MaxHoldSeconds)
+	if r.HoldSeconds > MaxHoldSeconds {
+		return fmt.Errorf("%w: field hold_seconds: %d, must be 0 to %d", ErrInvalid, r.HoldSeconds, MaxHoldSeconds)
 	}
 	if err := checkToken(r.Token); err != nil {
 		return err

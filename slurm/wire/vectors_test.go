@@ -68,7 +68,8 @@ func vectorReplies() map[string]*Reply {
 		"reply-rewrite": {Verdict: VerdictRewrite, Rewrite: Rewrite{
 			Features: ptr("gpu40"), TresPerJob: ptr(""), TresPerNode: ptr("gres:shard:24"),
 		}},
-		"reply-hold": {Verdict: VerdictHold, HoldSeconds: 120, Token: "q3v-A_9"},
+		"reply-hold":  {Verdict: VerdictHold, HoldSeconds: 120, Token: "q3v-A_9"},
+		"reply-stamp": {Verdict: VerdictHold, Token: "q3v-A_9"},
 		"reply-hold-everything": {
 			Verdict: VerdictHold, HoldSeconds: MaxHoldSeconds, Token: strings.Repeat("t", MaxTokenBytes),
 			EnvDrop: []string{"SLURM_GPUS", "_x9"},

@@ -145,7 +145,7 @@ type Rewrite struct {
 // Reply is the daemon's answer.
 type Reply struct {
 	Verdict     Verdict
-	HoldSeconds uint32   // 1 to MaxHoldSeconds with VerdictHold, else 0
+	HoldSeconds uint32   // at most MaxHoldSeconds, 0 stamps the token only; always 0 without VerdictHold
 	Token       string   // [A-Za-z0-9_-], with VerdictHold only
 	EnvDrop     []string // names of variables to take out, with VerdictHold only
 	Rewrite     Rewrite
