@@ -25,7 +25,7 @@ const (
 	// probeReserve is what must be left of a hold for a probe to make sense.
 	probeReserve = 10 * time.Second
 	// reportGrace is how long after the end of its probe's job a report may still arrive.
-	reportGrace = 5 * time.Second
+	reportGrace = 2 * time.Second
 	// shadowPatience bounds the wait for a probe where no hold bounds it.
 	shadowPatience = time.Hour
 	// maxProbes bounds the probes of one job.

@@ -1,0 +1,241 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// TestLife is what can become of a job in enforce mode while the daemon is well.
+func TestLife(t *testing.T) {
+	s := newFakeSite(t, "enforce", time.Minute)
+	fits := fakeAnswer{Bundle: bundleFor(t, 7, estimator.Exact)}
+	slow := fits
+	slow.DelaySeconds = 30
+
+	for _, c := range []struct {
+		name  string
+		args  []string
+		probe fakeAnswer
+		last  string
+		code  string
+		node  string
+	}{
+		{"smaller", tooLarge, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
+		{"any GPU", []string{"--gres=gpu:1"}, fits, jobs.StateVerified, "row_chosen", "gpu1"},
+		{"--gpus", []string{"--gpus=1", "--constraint=gpu80g"}, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
+		{"--gpus-per-node", []string{"--gpus-per-node=1", "--constraint=gpu80g"}, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
+		{"--gpus-per-task", []string{"--gpus-per-task=1", "--ntasks=1", "--constraint=gpu80g"}, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
+		{"needs what it asked for", tooLarge, fakeAnswer{Bundle: bundleFor(t, 40, estimator.Exact)}, jobs.StateReleased, "already_smallest", "gpu2"},
+		{"unknown", tooLarge, fakeAnswer{Bundle: bundleFor(t, 7, estimator.Unknown)}, jobs.StateReleased, "confidence_too_low", "gpu2"},
+		{"a probe that dies", tooLarge, fakeAnswer{Die: true}, jobs.StateReleased, "probe_lost", "gpu2"},
+		{"impossible on this cluster", impossible, fits, jobs.StateRestored, "smaller_row_fits", "gpu2"},
+		{"a type cannot be changed on this Slurm", []string{"--gres=gpu:a100:1"}, fits, jobs.StateRestored, "smaller_row_fits", "gpu2"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := s.in(t)
+			s.answer(c.probe)
+			id := s.submit(c.args...)
+			job := s.completed(id, 60*time.Second)
+			story := s.finished(id, 20*time.Second)
+			if story.Job.State != c.last || len(story.Decisions) != 1 || story.Decisions[0].Code != c.code {
+				t.Errorf("the story is %q with decisions %+v, want it to end as %s with %s", states(story), story.Decisions, c.last, c.code)
+			}
+			if job["NodeList"] != c.node {
+				t.Errorf("the job ran on %s, want %s", job["NodeList"], c.node)
+			}
+			t.Logf("%s; %s", states(story), job["Features"])
+		})
+	}
+
+	t.Run("the owner lifts the hold", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(slow)
+		id := s.submit(tooLarge...)
+		s.waitState(id, jobs.StateProbing)
+		_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "scontrol", "update", "JobId="+id, "StartTime=now")
+		must(t, err)
+		s.left(id, "owner_lifted_hold", "gpu2")
+	})
+
+	t.Run("the owner changes the request", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(slow)
+		id := s.submit(tooLarge...)
+		s.waitState(id, jobs.StateProbing)
+		_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "scontrol", "update", "JobId="+id, "Features=a100")
+		must(t, err)
+		story := s.finished(id, 20*time.Second)
+		if last := story.Events[len(story.Events)-1]; last.State != jobs.StateAbandoned || last.Code != "owner_changed_job" {
+			t.Errorf("the story ends as %s %s", last.State, last.Code)
+		}
+		must(t, s.cancel(id))
+	})
+
+	t.Run("the owner cancels the job", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(slow)
+		id := s.submit(tooLarge...)
+		story := s.waitState(id, jobs.StateProbing)
+		must(t, s.cancel(id))
+		story = s.finished(id, 20*time.Second)
+		if last := story.Events[len(story.Events)-1]; last.State != jobs.StateAbandoned || last.Code != "job_ended" {
+			t.Errorf("the story ends as %s %s", last.State, last.Code)
+		}
+		// Nobody waits for its probe any more.
+		waitUntil(t, 10*time.Second, "the probe to be cancelled", func() bool {
+			out, err := s.Cluster.Run(t.Context(), "root", "squeue", "--noheader", "--name="+story.Probes[0].Name)
+			return err == nil && strings.TrimSpace(out) == ""
+		})
+	})
+
+	t.Run("slurmctld restarts during the hold", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(fakeAnswer{Bundle: fits.Bundle, DelaySeconds: 6})
+		id := s.submit(tooLarge...)
+		s.waitState(id, jobs.StateProbing)
+		must(t, s.Cluster.RestartController(t.Context()))
+		if job := s.completed(id, 60*time.Second); job["NodeList"] != "gpu1" {
+			t.Errorf("the job ran on %s, want gpu1", job["NodeList"])
+		}
+	})
+
+	t.Run("jobs that are never held", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(fits)
+		for _, c := range []struct {
+			code string
+			args []string
+		}{
+			{"array_job", []string{"--gres=gpu:1", "--array=0-1"}},
+			{"several_gpus", []string{"--gres=gpu:1", "--nodes=2"}},
+			{"opt_out", []string{"--gres=gpu:1", "--comment=gresize:off"}},
+			{"has_dependency", []string{"--gres=gpu:1", "--dependency=singleton"}},
+			{"nodes_named", []string{"--gres=gpu:1", "--nodelist=gpu1"}},
+			{"shares_gpu", []string{"--gres=shard:1"}},
+			{"deadline", []string{"--gres=gpu:1", "--deadline=now+1hour"}},
+			{"exclusive_node", []string{"--gres=gpu:1", "--exclusive"}},
+		} {
+			before := len(s.lines())
+			id := s.submit(c.args...)
+			waitUntil(t, 5*time.Second, "a row for "+c.code, func() bool { return len(s.lines()) > before })
+			line := s.lines()[0]
+			if line.Job.State != jobs.StateLeftAlone || line.Decision == nil || line.Decision.Verdict != decisionlog.LeaveAlone || line.Decision.Code != c.code {
+				t.Errorf("%s: the row says %s %+v", c.code, line.Job.State, line.Decision)
+			}
+			out, err := s.Cluster.Run(t.Context(), "root", "scontrol", "-o", "show", "job", id)
+			must(t, err)
+			if strings.Contains(out, "gresize:v1") || strings.Contains(out, "Reason=BeginTime") {
+				t.Errorf("%s: the job was held: %s", c.code, out)
+			}
+			must(t, s.cancel(id))
+		}
+		before := len(s.lines())
+		_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "srun", "--gres=gpu:1", "--mem=200M", "true")
+		must(t, err)
+		waitUntil(t, 5*time.Second, "a row for srun", func() bool { return len(s.lines()) > before })
+		if line := s.lines()[0]; line.Decision == nil || line.Decision.Code != "no_script" {
+			t.Errorf("srun: the row says %+v", line.Decision)
+		}
+		before = len(s.lines())
+		// No GPU: not even a row, so probes cannot loop.
+		id := s.submit("--partition=" + minicluster.ProbePartition)
+		s.completed(id, 30*time.Second)
+		if n := len(s.lines()); n != before {
+			t.Errorf("a job without a GPU made %d rows", n-before)
+		}
+	})
+
+	t.Run("an owner's own begin time is kept", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(fits)
+		id := s.submit("--gres=gpu:1", "--constraint=gpu80g", "--begin=now+1hour")
+		story := s.waitState(id, jobs.StateUpdated)
+		job, err := s.Cluster.Job(t.Context(), id)
+		must(t, err)
+		begin, err := time.ParseInLocation("2006-01-02T15:04:05", job["EligibleTime"], time.Local)
+		must(t, err)
+		if wait := begin.Sub(story.Job.SubmittedAt); wait < 59*time.Minute || wait > 61*time.Minute || job["Features"] != "gpu12g" {
+			t.Errorf("the job asks for %s and begins in %s, want gpu12g and an hour", job["Features"], wait)
+		}
+		must(t, s.cancel(id))
+	})
+
+	t.Run("the update is the owner's", func(t *testing.T) {
+		out, err := exec.Command("grep", "-c", "_slurm_rpc_update_job: complete JobId=.* uid=0 ", s.Cluster.Dir()+"/log/slurmctld.log").Output()
+		if strings.TrimSpace(string(out)) != "0" {
+			t.Errorf("%s updates were made as root: %v", strings.TrimSpace(string(out)), err)
+		}
+	})
+}
+
+// TestShadow does everything but change, hold or delay the job.
+func TestShadow(t *testing.T) {
+	s := newFakeSite(t, "shadow", time.Minute)
+	s.answer(fakeAnswer{Bundle: bundleFor(t, 7, estimator.Exact)})
+	submitted := time.Now()
+	id := s.submit(tooLarge...)
+	job := s.completed(id, 15*time.Second)
+	if job["NodeList"] != "gpu2" || job["Features"] != "gpu80g" {
+		t.Errorf("the job ran on %s asking for %s, want gpu2 and gpu80g", job["NodeList"], job["Features"])
+	}
+	t.Logf("completed %s after the submission", time.Since(submitted).Round(100*time.Millisecond))
+	story := s.finished(id, 20*time.Second)
+	if story.Job.State != jobs.StateShadowed || len(story.Decisions) != 1 || story.Decisions[0].Verdict != decisionlog.Rewrite {
+		t.Errorf("the story is %q with %+v", states(story), story.Decisions)
+	}
+}
+
+// TestNoLauncher: without gresize-launch the job runs as asked, at once and with a row.
+func TestNoLauncher(t *testing.T) {
+	s := newFakeSite(t, "enforce", time.Minute)
+	must(t, os.Remove(filepath.Join(filepath.Dir(s.ConfigPath()), "..", "run-root", "launch.sock")))
+	submitted := time.Now()
+	id := s.submit(tooLarge...)
+	if job := s.completed(id, 20*time.Second); job["NodeList"] != "gpu2" {
+		t.Errorf("the job ran on %s, want gpu2", job["NodeList"])
+	}
+	story := s.finished(id, 20*time.Second)
+	if story.Job.State != jobs.StateReleased || story.Decisions[0].Code != "probe_refused" {
+		t.Errorf("the story is %q with %+v", states(story), story.Decisions)
+	}
+	t.Logf("completed after %s", time.Since(submitted).Round(100*time.Millisecond))
+}
+
+// waitState waits until the job's story has reached a state.
+func (s *fakeSite) waitState(id, state string) decisionlog.Story {
+	s.t.Helper()
+	var story decisionlog.Story
+	waitUntil(s.t, 20*time.Second, "job "+id+" to be "+state, func() bool {
+		var err error
+		story, err = s.story(id)
+		return err == nil && strings.Contains(" "+states(story)+" ", " "+state+" ")
+	})
+	return story
+}
+
+// left checks that a job was abandoned for the reason and ran as asked.
+func (s *fakeSite) left(id, code, node string) {
+	s.t.Helper()
+	story := s.finished(id, 20*time.Second)
+	if last := story.Events[len(story.Events)-1]; last.State != jobs.StateAbandoned || last.Code != code {
+		s.t.Errorf("the story ends as %s %s, want abandoned %s", last.State, last.Code, code)
+	}
+	if job := s.completed(id, 30*time.Second); job["NodeList"] != node {
+		s.t.Errorf("the job ran on %s, want %s", job["NodeList"], node)
+	}
+}
+
+func (s *fakeSite) cancel(id string) error {
+	_, err := s.Cluster.Run(context.Background(), minicluster.DefaultUser, "scancel", id)
+	return err
+}
