@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,11 +118,12 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 // statusOf is careful: what might not fit is not called fitting.
 func statusOf(e *estimator.Estimate, p *gpu.Profile) string {
 	largest, ok := e.Largest()
+	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "out_of_memory" })
 	switch {
-	case e.Confidence == estimator.Unknown:
+	case !e.Fits && ok && full:
+		return statusDoesNotFit // how much is needed is not known, but that it is more is
+	case e.Confidence == estimator.Unknown || !e.Fits:
 		return statusUnknown
-	case !e.Fits:
-		return statusDoesNotFit
 	case !ok || largest.ComfortableHighBytes > p.Total.Bytes:
 		return statusUnknown
 	}

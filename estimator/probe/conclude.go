@@ -12,10 +12,8 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu"
 )
-
-// EstimatorName names this runner in answers that carry no number of the virtual GPU's.
-const EstimatorName = "vgpu"
 
 const (
 	maxShimLogLines     = 256
@@ -46,7 +44,7 @@ func (r *run) notRun(cause error) Result {
 	m.Reasons = append(m.Reasons, reason("no_sandbox", cause.Error()))
 	return Result{
 		Bundle:   &trace.Bundle{Manifest: m, Ranks: []trace.Rank{}},
-		Estimate: estimator.NewUnknown(EstimatorName, r.options.GPU.ID, m.Reasons...),
+		Estimate: estimator.NewUnknown(vgpu.Name, r.options.GPU.ID, m.Reasons...),
 	}
 }
 
@@ -96,7 +94,7 @@ func Evaluate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 
 func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	m := &b.Manifest
-	e := estimator.NewUnknown(EstimatorName, p.ID, m.Reasons...)
+	e := estimator.NewUnknown(vgpu.Name, p.ID, m.Reasons...)
 	switch m.Outcome {
 	case trace.Stopped, trace.Completed, trace.OutOfMemory, trace.Timeout, trace.NoStep:
 		if len(b.Ranks) > 0 {
@@ -112,7 +110,7 @@ func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate
 		e.Reasons = []estimator.Reason{}
 	}
 	if err := e.Validate(); err != nil {
-		u := estimator.NewUnknown(EstimatorName, p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
+		u := estimator.NewUnknown(vgpu.Name, p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
 		u.Versions, u.HostPeakBytes, u.WallSeconds = m.Versions, m.HostPeakBytes, e.WallSeconds
 		return u
 	}

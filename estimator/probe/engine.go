@@ -1,20 +1,27 @@
 package probe
 
 import (
-	"errors"
-
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu"
 )
+
+// Reports sums up what the processes of one run left.
+type Reports = vgpu.Reports
+
+// EngineOptions is where the engine finds its things, seen from inside.
+type EngineOptions = vgpu.Options
 
 // virtualGPU is the engine of estimator/vgpu.
 type virtualGPU struct{}
 
-func (virtualGPU) Environment(EngineOptions, []string) ([]string, error) {
-	return nil, errors.New("not built")
+func (virtualGPU) Environment(o EngineOptions, base []string) ([]string, error) {
+	return vgpu.Environment(o, base)
 }
-func (virtualGPU) Read(string) (Reports, error) { return Reports{}, errors.New("not built") }
-func (virtualGPU) Estimate(*trace.Bundle, *gpu.Profile) estimator.Estimate {
-	return estimator.Estimate{}
+
+func (virtualGPU) Read(reportDir string) (Reports, error) { return vgpu.ReadReports(reportDir) }
+
+func (virtualGPU) Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
+	return vgpu.Estimate(b, p)
 }

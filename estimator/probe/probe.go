@@ -18,6 +18,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu"
 )
 
 // Defaults of Options.
@@ -80,37 +81,6 @@ type Engine interface {
 	Estimate(*trace.Bundle, *gpu.Profile) estimator.Estimate
 }
 
-// EngineOptions is where the engine finds its things, seen from inside.
-type EngineOptions struct {
-	LibDir        string
-	ProfilePath   string
-	ReportDir     string
-	Devices       int
-	CapacityBytes int64
-	Steps         int
-	Seconds       float64
-}
-
-// Reports sums up what the processes of one run left.
-type Reports struct {
-	// TorchSeen says that some process imported PyTorch; CPUOnly that none of its builds knows CUDA.
-	TorchSeen, CPUOnly bool
-	// Stopped says that the run was ended on purpose because enough was seen.
-	Stopped bool
-	// BudgetSpent says that the run was ended on purpose because its time was over.
-	BudgetSpent bool
-	// OutOfMemory says that an allocation was refused and the program did not get over it.
-	OutOfMemory       bool
-	Steps             int
-	Libraries         []string
-	UnansweredSymbols []trace.Symbol
-	ValuesReadBack    int64
-	Versions          estimator.Versions
-	Ranks             []trace.Rank
-	// Reasons are causes for less confidence that the engine itself knows.
-	Reasons []estimator.Reason
-}
-
 func (o *Options) fillIn() error {
 	if len(o.Command) == 0 && len(o.Script) == 0 {
 		return errors.New("probe: no command")
@@ -152,7 +122,7 @@ func (o *Options) fillIn() error {
 	}
 	o.Dir = dir
 	if o.LibDir == "" {
-		if o.LibDir, err = FindLibDir(); err != nil {
+		if o.LibDir, err = vgpu.Locate(); err != nil {
 			return err
 		}
 	}
@@ -252,7 +222,7 @@ func trackerEnvironment(scratch string) []string {
 }
 
 // ownVariables would mix this run with another one or with the real card of this machine.
-var ownVariables = []string{"GRESIZE_", "LD_AUDIT=", "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES="}
+var ownVariables = []string{"GRESIZE_", "CUDA_VISIBLE_DEVICES=", "NVIDIA_VISIBLE_DEVICES="}
 
 func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error) {
 	env := slices.DeleteFunc(slices.Clone(r.options.Env), func(kv string) bool {
@@ -310,24 +280,3 @@ func (t *tail) Write(p []byte) (int, error) {
 }
 
 func (t *tail) text() string { return trace.ClipOutput(t.kept) }
-
-// FindLibDir finds the directory that holds vgpu and python: GRESIZE_LIBDIR, or
-// a place beside this program.
-func FindLibDir() (string, error) {
-	candidates := []string{}
-	if dir := os.Getenv("GRESIZE_LIBDIR"); dir != "" {
-		candidates = append(candidates, dir)
-	} else if exe, err := os.Executable(); err == nil {
-		if real, err := filepath.EvalSymlinks(exe); err == nil {
-			exe = real
-		}
-		candidates = append(candidates, filepath.Join(filepath.Dir(exe), "../lib"), filepath.Join(filepath.Dir(exe), "../../lib/gresize"),
-			filepath.Join(filepath.Dir(exe), "../lib/gresize"))
-	}
-	for _, dir := range candidates {
-		if fi, err := os.Stat(filepath.Join(dir, "vgpu")); err == nil && fi.IsDir() {
-			return filepath.Abs(dir)
-		}
-	}
-	return "", fmt.Errorf("probe: no virtual GPU found in %s: build it with `make build`, or set GRESIZE_LIBDIR", strings.Join(candidates, ", "))
-}
