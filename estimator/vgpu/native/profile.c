@@ -149,6 +149,31 @@ static void read_file(const char *path)
 	fclose(f);
 }
 
+/*
+ * visible is how many of count devices CUDA_VISIBLE_DEVICES leaves: as in the driver, the list ends at the first entry
+ * that names none.
+ */
+static int visible(int count)
+{
+	const char *list = getenv("CUDA_VISIBLE_DEVICES");
+	int n = 0;
+
+	if (!list)
+		return count;
+	while (*list && n < count) {
+		char entry[GV_MAX_NAME] = "";
+		size_t length = strcspn(list, ",");
+		int64_t index;
+		if (length < sizeof entry)
+			memcpy(entry, list, length);
+		if (strncmp(entry, "GPU-", 4) && strncmp(entry, "MIG-", 4) && !(gv_parse(entry, &index) && index >= 0 && index < count))
+			break;
+		n++;
+		list += length + (list[length] == ',');
+	}
+	return n;
+}
+
 static void load(void)
 {
 	const char *path = getenv("GRESIZE_VGPU_PROFILE");
@@ -161,7 +186,7 @@ static void load(void)
 		profile.total_bytes = (uint64_t)capacity;
 	if (profile.context_bytes > profile.total_bytes)
 		profile.context_bytes = profile.total_bytes;
-	profile.devices = count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count;
+	profile.devices = visible(count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count);
 	profile.attribute[GV_ATTR_CC_MAJOR] = profile.cc_major;
 	profile.attribute[GV_ATTR_CC_MINOR] = profile.cc_minor;
 }

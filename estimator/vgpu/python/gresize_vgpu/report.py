@@ -155,6 +155,7 @@ def write(watch, reason, exception=None):
             "devices": devices,
             "values_read_back": values_read_back(),
             "host_peak_bytes": _host_peak_bytes(),
+            "began_unix": round(watch.began_unix, 3),
             "wall_seconds": round(time.monotonic() - watch.begin, 3),
         }
         _write_file("python-%d.json" % os.getpid(), [json.dumps(content)])

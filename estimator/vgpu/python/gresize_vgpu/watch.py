@@ -34,6 +34,7 @@ class Watch:
         self.wanted_steps = _number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
+        self.began_unix = time.time()
         self.steps = 0
         self.backward_calls = 0
         self.scaler_steps = 0
@@ -160,6 +161,7 @@ class Watch:
         self.highest = {}
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.begin = time.monotonic()
+        self.began_unix = time.time()
         self.done = False
 
 

@@ -1,0 +1,154 @@
+package vgpu
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+const (
+	// valuesPerStepExpected is what a plain loop reads back: its loss, and whether a scaler found an overflow.
+	valuesPerStepExpected = 2
+	// namedSymbols bounds the list of unanswered symbols that become reasons of their own.
+	namedSymbols = 16
+	// convAllowancePercent widens the interval where convolutions ran: the largest shortfall of 48 published CNN runs
+	// with no workspace at all was 17 % of the measured peak.
+	convAllowancePercent = 18
+	// graphAllowancePercent does so where cuDNN ran a graph that is no convolution, such as attention.
+	graphAllowancePercent = 5
+)
+
+// allowance is how much more than the model the rank might take, because sizes in it are bounds.
+func (r *rankReport) allowance() int64 {
+	var bytes int64
+	percent := int64(0)
+	for name, b := range r.Coverage.Bounded {
+		switch name {
+		case "conv":
+			percent = max(percent, convAllowancePercent)
+		case "dnn_graph":
+			percent = max(percent, graphAllowancePercent)
+		default: // the model may be wrong by as much again
+			bytes += b.LargestBytes
+		}
+	}
+	return min(bytes+r.PeakReservedBytes/100*percent, estimator.MaxBytes/4)
+}
+
+// Estimate makes the answer from a bundle that ReadReports' ranks went into, for the card it was recorded on.
+func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
+	ranks := make([]rankReport, 0, len(b.Ranks))
+	for i := range b.Ranks {
+		r, err := parseRank(b.Ranks[i].Report)
+		if err != nil {
+			return estimator.NewUnknown(Name, p.ID, estimator.Reason{Code: "bundle_invalid", Detail: clip(fmt.Sprintf("ranks/%d/report.json: %v", i, err))})
+		}
+		ranks = append(ranks, r)
+	}
+	if len(ranks) == 0 {
+		return estimator.NewUnknown(Name, p.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: "no_gpu_used", Detail: "no process put anything on a GPU"})...)
+	}
+	a := answer{Estimate: estimator.Estimate{
+		Schema: estimator.SchemaEstimate, Estimator: Name, GPU: p.ID, Confidence: estimator.Exact, Fits: true,
+		Reasons: slices.Clone(b.Manifest.Reasons), Versions: b.Manifest.Versions, Steps: b.Manifest.Steps,
+		HostPeakBytes: b.Manifest.HostPeakBytes, WallSeconds: b.Manifest.Timings.RunMillis / 1000,
+	}}
+	for i := range ranks {
+		point, high := p.OutsideBytes(ranks[i].Libraries)
+		a.Ranks = append(a.Ranks, ranks[i].estimate(i, point, high))
+	}
+	a.judgeOutcome(b)
+	for i := range ranks {
+		a.judgeRank(&ranks[i])
+	}
+	a.judgeReasons()
+	if len(a.Reasons) > estimator.MaxReasons {
+		a.Reasons = a.Reasons[:estimator.MaxReasons]
+	}
+	return a.Estimate
+}
+
+// answer is an Estimate on its way down from exact.
+type answer struct{ estimator.Estimate }
+
+// lower takes the confidence down to limit for a reason, which is kept once.
+func (a *answer) lower(limit estimator.Confidence, code, detail string) {
+	a.Confidence = a.Confidence.AtMost(limit)
+	reason := estimator.Reason{Code: code, Detail: clip(detail)}
+	if !slices.Contains(a.Reasons, reason) {
+		a.Reasons = append(a.Reasons, reason)
+	}
+}
+
+// limits is how far a reason that is already in the bundle takes the confidence down.
+var limits = map[string]estimator.Confidence{
+	"static_runtime": estimator.Unknown, "several_gpus": estimator.Low, "no_step_seen": estimator.Unknown, "budget_spent": estimator.Low,
+	"script_failed": estimator.High, "out_of_memory": estimator.Unknown, "forged_environment": estimator.Unknown, "bundle_invalid": estimator.Unknown,
+	"cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
+}
+
+func (a *answer) judgeReasons() {
+	for _, r := range a.Reasons {
+		if limit, ok := limits[r.Code]; ok {
+			a.Confidence = a.Confidence.AtMost(limit)
+		}
+	}
+}
+
+func (a *answer) judgeOutcome(b *trace.Bundle) {
+	switch b.Manifest.Outcome {
+	case trace.Stopped, trace.Completed:
+	case trace.OutOfMemory:
+		a.Fits = false
+		a.lower(estimator.Unknown, "out_of_memory", "the job needs more than the modelled card: the figures are where it ended")
+	case trace.Timeout:
+		a.Confidence = a.Confidence.AtMost(estimator.Low)
+	default:
+		a.Confidence = estimator.Unknown
+	}
+	if b.Manifest.Steps == 0 {
+		a.lower(estimator.Unknown, "no_step_seen", "no training step was seen")
+	} else if b.Manifest.Steps == 1 && b.Manifest.Outcome == trace.Timeout {
+		a.lower(estimator.Unknown, "budget_spent", "one step only: the state of the optimizer may not be in it")
+	}
+}
+
+func (a *answer) judgeRank(r *rankReport) {
+	var names []string
+	for name := range r.Coverage.Unanswered {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		if i == namedSymbols {
+			a.lower(estimator.Low, "symbol_unanswered", fmt.Sprintf("%d more", len(names)-i))
+			break
+		}
+		a.lower(estimator.Low, "symbol_unanswered", name)
+	}
+	if len(r.Coverage.Bounded) > 0 {
+		kinds := make([]string, 0, len(r.Coverage.Bounded))
+		for kind := range r.Coverage.Bounded {
+			kinds = append(kinds, kind)
+		}
+		slices.Sort(kinds)
+		a.lower(estimator.High, "workspace_bounded", strings.Join(kinds, ", "))
+	}
+	if r.Coverage.ValuesPerStep > valuesPerStepExpected {
+		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.1f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
+	}
+	if !r.Coverage.KnownRelease {
+		a.lower(estimator.High, "unknown_release", "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")
+	}
+	if r.Reason == reasonStopped && !r.Flat {
+		a.lower(estimator.Low, "peak_still_rising", fmt.Sprintf("the peak still rose after %d steps", r.Steps))
+	}
+	if r.Retries > 0 || r.OOMs > 0 || r.Refused > 0 {
+		a.Fits = false
+		a.lower(estimator.Low, "out_of_memory", "the allocator met the end of the modelled card and went on with less")
+	}
+}

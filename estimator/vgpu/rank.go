@@ -1,0 +1,195 @@
+package vgpu
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/vgpu/manifest"
+)
+
+const schemaRank = "gresize.vgpu.rank/1"
+
+// Coverage says how much of what a process asked was answered, and how.
+type Coverage struct {
+	// Torch is the release, and KnownRelease whether its symbols are in a manifest.
+	Torch        string `json:"torch"`
+	KnownRelease bool   `json:"known_release"`
+	// Unanswered are symbols that got a zero because nobody knows better, with the number of calls.
+	Unanswered map[string]int64 `json:"unanswered,omitempty"`
+	// Bounded are kinds of sizes that are a model.
+	Bounded map[string]Bound `json:"bounded,omitempty"`
+	// ValuesReadBack counts small reads of what a kernel would have computed; ValuesPerStep is that of one step.
+	ValuesReadBack int64   `json:"values_read_back"`
+	ValuesPerStep  float64 `json:"values_per_step"`
+}
+
+// rankReport is what one process left about one card: the report of a rank in the bundle.
+type rankReport struct {
+	Schema             string   `json:"schema"`
+	Rank               int      `json:"rank"`
+	PID                int      `json:"pid"`
+	Device             int      `json:"device"`
+	Reason             string   `json:"reason"`
+	PeakAllocatedBytes int64    `json:"peak_allocated_bytes"`
+	PeakReservedBytes  int64    `json:"peak_reserved_bytes"`
+	PeakDeviceBytes    int64    `json:"peak_device_bytes"`
+	Segments           int64    `json:"segments"`
+	Retries            int64    `json:"retries"`
+	OOMs               int64    `json:"ooms"`
+	Refused            int64    `json:"refused"`
+	Steps              int      `json:"steps"`
+	BackwardCalls      int      `json:"backward_calls"`
+	Flat               bool     `json:"flat"`
+	Libraries          []string `json:"libraries"`
+	Coverage           Coverage `json:"coverage"`
+	HostPeakBytes      int64    `json:"host_peak_bytes"`
+	BeganUnix          float64  `json:"began_unix"`
+	WallSeconds        float64  `json:"wall_seconds"`
+
+	globalRank *int
+	events     []byte
+}
+
+// newRankReports makes one report for each card that the process used.
+func newRankReports(p *process) []rankReport {
+	base := rankReport{Schema: schemaRank, PID: p.pid, Libraries: []string{}, events: p.events}
+	devices := map[int]*rankReport{}
+	at := func(index int) *rankReport {
+		if devices[index] == nil {
+			r := base
+			r.Device = index
+			devices[index] = &r
+		}
+		return devices[index]
+	}
+	if py := p.python; py != nil {
+		base.Reason, base.Steps, base.BackwardCalls, base.Flat = py.Reason, py.steps(), py.BackwardCalls, py.Flat
+		base.HostPeakBytes, base.BeganUnix, base.WallSeconds = py.HostPeakBytes, py.BeganUnix, py.WallSeconds
+		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
+		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
+		base.globalRank = py.Rank
+	}
+	if n := p.native; n != nil {
+		base.Coverage.Bounded, base.Coverage.Unanswered = n.Bounded, n.Unanswered
+		base.Coverage.ValuesReadBack = max(base.Coverage.ValuesReadBack, n.ValuesReadBack)
+		for name := range n.Libraries {
+			base.Libraries = append(base.Libraries, name)
+		}
+		slices.Sort(base.Libraries)
+		for _, d := range n.Devices {
+			if d.PeakBytes > 0 || d.Refused > 0 {
+				r := at(d.Index)
+				r.PeakDeviceBytes, r.Refused = d.PeakBytes, d.Refused
+			}
+		}
+	}
+	if py := p.python; py != nil {
+		for _, d := range py.Devices {
+			if d.PeakReservedBytes > 0 || d.OOMs > 0 {
+				r := at(d.Index)
+				r.PeakAllocatedBytes, r.PeakReservedBytes = d.PeakAllocatedBytes, d.PeakReservedBytes
+				r.Segments, r.Retries, r.OOMs = d.Segments, d.Retries, d.OOMs
+			}
+		}
+	}
+	var list []rankReport
+	for _, r := range devices {
+		list = append(list, *r)
+	}
+	slices.SortFunc(list, func(a, b rankReport) int { return a.Device - b.Device })
+	return list
+}
+
+func knownRelease(torch string) bool {
+	all, err := manifest.All()
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(all, func(m manifest.Manifest) bool {
+		return torch == m.Torch || len(torch) > len(m.Torch) && torch[:len(m.Torch)+1] == m.Torch+"+"
+	})
+}
+
+// compareRanks orders by the rank that the launcher gave, then by the work done, then by card and process.
+func compareRanks(a, b rankReport) int {
+	rankOf := func(r *rankReport) int {
+		if r.globalRank == nil {
+			return math.MaxInt
+		}
+		return *r.globalRank
+	}
+	return cmp.Or(cmp.Compare(rankOf(&a), rankOf(&b)), cmp.Compare(b.Steps, a.Steps), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
+}
+
+// overlapping says that two processes without a rank used the same card at the same time.
+func overlapping(ranks []rankReport) bool {
+	for i := range ranks {
+		for k := i + 1; k < len(ranks); k++ {
+			a, b := &ranks[i], &ranks[k]
+			if a.globalRank != nil || b.globalRank != nil || a.PID == b.PID || a.Device != b.Device || a.BeganUnix == 0 || b.BeganUnix == 0 {
+				continue
+			}
+			if a.BeganUnix < b.BeganUnix+b.WallSeconds && b.BeganUnix < a.BeganUnix+a.WallSeconds {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// parseRank reads the report of a rank from a bundle, which comes from a user's process.
+func parseRank(data []byte) (rankReport, error) {
+	var r rankReport
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, err
+	}
+	if r.Schema != schemaRank {
+		return r, fmt.Errorf("schema: %q, want %q", r.Schema, schemaRank)
+	}
+	if len(r.Libraries) > maxDevicesInOne || len(r.Coverage.Unanswered) > maxUnanswered || len(r.Coverage.Bounded) > maxDevicesInOne {
+		return r, fmt.Errorf("libraries, unanswered or bounded: too many entries")
+	}
+	sizes := []int64{r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
+	counts := []int64{r.Segments, r.Retries, r.OOMs, r.Refused, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
+	for name, b := range r.Coverage.Bounded {
+		if !plainName.MatchString(name) {
+			return r, fmt.Errorf("bounded: %.40q is no name", name)
+		}
+		sizes, counts = append(sizes, b.LargestBytes), append(counts, b.Calls)
+	}
+	for name, calls := range r.Coverage.Unanswered {
+		if !plainName.MatchString(name) {
+			return r, fmt.Errorf("unanswered: %.40q is no name", name)
+		}
+		counts = append(counts, calls)
+	}
+	for _, name := range r.Libraries {
+		if !plainName.MatchString(name) {
+			return r, fmt.Errorf("libraries: %.40q is no name", name)
+		}
+	}
+	if v := r.Coverage.ValuesPerStep; math.IsNaN(v) || math.IsInf(v, 0) {
+		return r, fmt.Errorf("values_per_step: %v", v)
+	}
+	if r.PeakAllocatedBytes > r.PeakReservedBytes {
+		return r, fmt.Errorf("peak_allocated_bytes is larger than peak_reserved_bytes")
+	}
+	r.Coverage.Torch = clip(r.Coverage.Torch)
+	return r, checkNumbers(counts, sizes)
+}
+
+// outsideAllocator is device memory that somebody took past PyTorch's allocator: an extension, or another library of the program.
+func (r *rankReport) outsideAllocator() int64 { return max(r.PeakDeviceBytes-r.PeakReservedBytes, 0) }
+
+func (r *rankReport) estimate(number int, outside, outsideHigh int64) estimator.Rank {
+	outside += r.outsideAllocator()
+	comfortable := r.PeakReservedBytes + outside
+	return estimator.Rank{
+		Rank: number, PeakAllocatedBytes: r.PeakAllocatedBytes, PeakReservedBytes: r.PeakReservedBytes, OutsideBytes: outside,
+		ComfortableBytes: comfortable, ComfortableHighBytes: r.PeakReservedBytes + r.outsideAllocator() + max(outsideHigh, outside-r.outsideAllocator()) + r.allowance(),
+	}
+}

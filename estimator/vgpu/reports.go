@@ -1,0 +1,490 @@
+package vgpu
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/manifest"
+)
+
+// Limits on a report directory. A user's processes wrote it.
+const (
+	maxReportBytes  = 4 << 20
+	maxReports      = 2048
+	maxEventsBytes  = 32 << 20
+	maxTextBytes    = 1024
+	maxUnanswered   = 1024
+	maxDevicesInOne = 64
+	maxSteps        = 1 << 30
+	maxSeconds      = 30 * 24 * 3600
+)
+
+// The schemas of the two files that a process leaves.
+const (
+	schemaNative = "gresize.vgpu.native/1"
+	schemaPython = "gresize.vgpu.python/1"
+)
+
+// NativeDevice is one card as the stub libraries saw it.
+type NativeDevice struct {
+	Index        int   `json:"index"`
+	TotalBytes   int64 `json:"total_bytes"`
+	ContextBytes int64 `json:"context_bytes"`
+	InUseBytes   int64 `json:"in_use_bytes"`
+	PeakBytes    int64 `json:"peak_bytes"`
+	Allocations  int64 `json:"allocations"`
+	Refused      int64 `json:"refused"`
+}
+
+// Bound is a kind of size that is a model and not a library's own answer.
+type Bound struct {
+	Calls        int64 `json:"calls"`
+	LargestBytes int64 `json:"largest_bytes"`
+}
+
+// Native is what the stub libraries of one process report.
+type Native struct {
+	Schema          string           `json:"schema"`
+	PID             int              `json:"pid"`
+	Torch           string           `json:"torch"`
+	CUDA            int              `json:"cuda"`
+	CuDNN           int              `json:"cudnn"`
+	NCCL            int              `json:"nccl"`
+	Launches        int64            `json:"launches"`
+	ValuesReadBack  int64            `json:"values_read_back"`
+	ArraysReadBack  int64            `json:"arrays_read_back"`
+	TrueReads       int64            `json:"true_reads"`
+	PinnedPeakBytes int64            `json:"pinned_peak_bytes"`
+	Devices         []NativeDevice   `json:"devices"`
+	Libraries       map[string]int64 `json:"libraries"`
+	Bounded         map[string]Bound `json:"bounded"`
+	Unanswered      map[string]int64 `json:"unanswered"`
+}
+
+// PythonDevice is one card as PyTorch's allocator saw it.
+type PythonDevice struct {
+	Index              int   `json:"index"`
+	PeakAllocatedBytes int64 `json:"peak_allocated_bytes"`
+	PeakReservedBytes  int64 `json:"peak_reserved_bytes"`
+	PeakRequestedBytes int64 `json:"peak_requested_bytes"`
+	Segments           int64 `json:"segments"`
+	Retries            int64 `json:"retries"`
+	OOMs               int64 `json:"ooms"`
+}
+
+// Exception is the unhandled exception that ended a process.
+type Exception struct {
+	Type        string `json:"type"`
+	Text        string `json:"text"`
+	OutOfMemory bool   `json:"out_of_memory"`
+}
+
+// Python is what the Python layer of one process reports.
+type Python struct {
+	Schema          string         `json:"schema"`
+	PID             int            `json:"pid"`
+	Reason          string         `json:"reason"`
+	Exception       *Exception     `json:"exception"`
+	Python          string         `json:"python"`
+	Torch           string         `json:"torch"`
+	CUDA            *string        `json:"cuda"`
+	CuDNN           *int           `json:"cudnn"`
+	CUDAInitialized bool           `json:"cuda_initialized"`
+	Virtual         bool           `json:"virtual"`
+	Rank            *int           `json:"rank"`
+	Steps           int            `json:"steps"`
+	BackwardCalls   int            `json:"backward_calls"`
+	ScalerSteps     int            `json:"scaler_steps"`
+	Optimizers      int            `json:"optimizers"`
+	Flat            bool           `json:"flat"`
+	PerStep         [][]int64      `json:"per_step"`
+	Devices         []PythonDevice `json:"devices"`
+	ValuesReadBack  int64          `json:"values_read_back"`
+	HostPeakBytes   int64          `json:"host_peak_bytes"`
+	BeganUnix       float64        `json:"began_unix"`
+	WallSeconds     float64        `json:"wall_seconds"`
+}
+
+// The reasons for which the Python layer writes a report.
+const (
+	reasonStopped     = "stopped"
+	reasonBudgetSpent = "budget_spent"
+	reasonCPUOnly     = "cpu_only_torch"
+)
+
+// backwardFactor is how many backward passes stand for a step where a program has no optimizer; the Python layer has the same.
+const backwardFactor = 4
+
+// steps is the number of training steps that the process took.
+func (p *Python) steps() int {
+	if p.Steps > 0 || p.Optimizers > 0 {
+		return p.Steps
+	}
+	return p.BackwardCalls / backwardFactor
+}
+
+// valuesPerStep is how many values the loop reads back each time round; what was read before the first step is not its.
+func (p *Python) valuesPerStep() float64 {
+	if n := len(p.PerStep); n >= 2 {
+		first, last := p.PerStep[0], p.PerStep[n-1]
+		return float64(last[3]-first[3]) / float64(max(last[0]-first[0], 1))
+	}
+	return float64(p.ValuesReadBack) / float64(max(p.steps(), 1))
+}
+
+// Reports sums up what the processes of one run left.
+type Reports struct {
+	// TorchSeen says that some process imported PyTorch; CPUOnly that none of its builds knows CUDA.
+	TorchSeen, CPUOnly bool
+	// Stopped says that the run was ended on purpose because enough was seen.
+	Stopped bool
+	// BudgetSpent says that the run was ended on purpose because its time was over.
+	BudgetSpent bool
+	// OutOfMemory says that an allocation was refused and the program did not get over it.
+	OutOfMemory       bool
+	Steps             int
+	Libraries         []string
+	UnansweredSymbols []trace.Symbol
+	ValuesReadBack    int64
+	Versions          estimator.Versions
+	Ranks             []trace.Rank
+	// Reasons are causes for less confidence that are known without the profile.
+	Reasons []estimator.Reason
+}
+
+var reportName = regexp.MustCompile(`^(native|python)-([0-9]{1,10})\.json$`)
+
+// process is the reports of one process; either may be missing.
+type process struct {
+	pid    int
+	native *Native
+	python *Python
+	events []byte
+}
+
+// ReadReports reads the files of a report directory. Files with other names are
+// passed over; a report that cannot be read is an error that names the file.
+func ReadReports(dir string) (Reports, error) {
+	processes, err := readProcesses(dir)
+	if err != nil {
+		return Reports{}, err
+	}
+	return sumUp(processes)
+}
+
+func readProcesses(dir string) ([]process, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("vgpu: reports: %w", err)
+	}
+	byPID := map[int]*process{}
+	read := 0
+	for _, entry := range entries {
+		match := reportName.FindStringSubmatch(entry.Name())
+		if match == nil {
+			continue
+		}
+		if read++; read > maxReports {
+			return nil, fmt.Errorf("vgpu: reports: more than %d files", maxReports)
+		}
+		pid, err := strconv.Atoi(match[2])
+		if err != nil {
+			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
+		}
+		p := byPID[pid]
+		if p == nil {
+			p = &process{pid: pid}
+			byPID[pid] = p
+		}
+		data, err := readRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
+		if err != nil {
+			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
+		}
+		if match[1] == "native" {
+			p.native, err = ParseNative(data)
+		} else {
+			p.python, err = ParsePython(data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
+		}
+	}
+	processes := make([]process, 0, len(byPID))
+	for _, p := range byPID {
+		// Events help other estimators; without them, or with too many, this answer is the same.
+		if events, err := readRegular(filepath.Join(dir, fmt.Sprintf("events-%d.jsonl", p.pid)), maxEventsBytes); err == nil {
+			p.events = events
+		}
+		processes = append(processes, *p)
+	}
+	slices.SortFunc(processes, func(a, b process) int { return a.pid - b.pid })
+	return processes, nil
+}
+
+// readRegular reads a file that is no link, no pipe and not too large.
+func readRegular(path string, limit int64) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	return data, err
+}
+
+// ParseNative reads and checks the report of the stub libraries.
+func ParseNative(data []byte) (*Native, error) {
+	var n Native
+	if err := json.Unmarshal(data, &n); err != nil {
+		return nil, err
+	}
+	if n.Schema != schemaNative {
+		return nil, fmt.Errorf("schema: %q, want %q", n.Schema, schemaNative)
+	}
+	if len(n.Devices) > maxDevicesInOne || len(n.Unanswered) > maxUnanswered || len(n.Libraries) > maxDevicesInOne || len(n.Bounded) > maxDevicesInOne {
+		return nil, errors.New("devices, libraries, bounded or unanswered: too many entries")
+	}
+	counts := []int64{n.Launches, n.ValuesReadBack, n.ArraysReadBack, n.TrueReads}
+	sizes := []int64{n.PinnedPeakBytes}
+	for _, d := range n.Devices {
+		if d.Index < 0 || d.Index >= maxDevicesInOne {
+			return nil, fmt.Errorf("devices: index %d", d.Index)
+		}
+		sizes = append(sizes, d.TotalBytes, d.ContextBytes, d.InUseBytes, d.PeakBytes)
+		counts = append(counts, d.Allocations, d.Refused)
+	}
+	for name, b := range n.Bounded {
+		if !plainName.MatchString(name) {
+			return nil, fmt.Errorf("bounded: %.40q is no name", name)
+		}
+		sizes, counts = append(sizes, b.LargestBytes), append(counts, b.Calls)
+	}
+	for _, table := range []map[string]int64{n.Libraries, n.Unanswered} {
+		for name, calls := range table {
+			if !plainName.MatchString(name) {
+				return nil, fmt.Errorf("libraries or unanswered: %.40q is no name", name)
+			}
+			counts = append(counts, calls)
+		}
+	}
+	return &n, checkNumbers(counts, sizes)
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,95}$`)
+
+// ParsePython reads and checks the report of the Python layer.
+func ParsePython(data []byte) (*Python, error) {
+	var p Python
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	if p.Schema != schemaPython {
+		return nil, fmt.Errorf("schema: %q, want %q", p.Schema, schemaPython)
+	}
+	if len(p.Devices) > maxDevicesInOne || len(p.PerStep) > maxReports {
+		return nil, errors.New("devices or per_step: too many entries")
+	}
+	for _, s := range []int{p.Steps, p.BackwardCalls, p.ScalerSteps, p.Optimizers} {
+		if s < 0 || s > maxSteps {
+			return nil, fmt.Errorf("steps or calls: %d is out of range", s)
+		}
+	}
+	for _, seconds := range []float64{p.WallSeconds, p.BeganUnix} {
+		if math.IsNaN(seconds) || seconds < 0 || seconds > math.MaxInt32*maxSeconds {
+			return nil, errors.New("wall_seconds or began_unix: out of range")
+		}
+	}
+	if p.WallSeconds > maxSeconds {
+		return nil, errors.New("wall_seconds: out of range")
+	}
+	var sizes []int64
+	counts := []int64{p.ValuesReadBack}
+	for i, step := range p.PerStep {
+		if len(step) != 4 {
+			return nil, fmt.Errorf("per_step[%d]: %d numbers, want 4", i, len(step))
+		}
+		counts, sizes = append(counts, step[0], step[3]), append(sizes, step[1], step[2])
+	}
+	for _, d := range p.Devices {
+		if d.Index < 0 || d.Index >= maxDevicesInOne {
+			return nil, fmt.Errorf("devices: index %d", d.Index)
+		}
+		if d.PeakAllocatedBytes > d.PeakReservedBytes {
+			return nil, fmt.Errorf("devices[%d]: allocated is larger than reserved", d.Index)
+		}
+		sizes = append(sizes, d.PeakAllocatedBytes, d.PeakReservedBytes, d.PeakRequestedBytes)
+		counts = append(counts, d.Segments, d.Retries, d.OOMs)
+	}
+	p.Python, p.Torch, p.Reason = clip(p.Python), clip(p.Torch), clip(p.Reason)
+	if p.CUDA != nil {
+		*p.CUDA = clip(*p.CUDA)
+	}
+	if p.Exception != nil {
+		p.Exception.Type, p.Exception.Text = clip(p.Exception.Type), clip(p.Exception.Text)
+	}
+	return &p, checkNumbers(counts, append(sizes, p.HostPeakBytes))
+}
+
+func clip(s string) string { return trace.Clip([]byte(s), maxTextBytes) }
+
+func checkNumbers(counts, sizes []int64) error {
+	for _, c := range counts {
+		if c < 0 {
+			return fmt.Errorf("a count of %d", c)
+		}
+	}
+	for _, s := range sizes {
+		if s < 0 || s > estimator.MaxBytes {
+			return fmt.Errorf("a size of %d bytes", s)
+		}
+	}
+	return nil
+}
+
+// usedGPU says that the process put something on a card.
+func (p *process) usedGPU() bool {
+	if p.native != nil {
+		for _, d := range p.native.Devices {
+			if d.PeakBytes > 0 || d.Refused > 0 {
+				return true
+			}
+		}
+	}
+	return p.python != nil && slices.ContainsFunc(p.python.Devices, func(d PythonDevice) bool { return d.PeakReservedBytes > 0 || d.OOMs > 0 })
+}
+
+func sumUp(processes []process) (Reports, error) {
+	var r Reports
+	r.CPUOnly = true
+	var ranks []rankReport
+	unanswered, libraries := map[string]int64{}, map[string]bool{}
+	virtual, withCUDA := false, false
+	for i := range processes {
+		p := &processes[i]
+		if py := p.python; py != nil {
+			r.TorchSeen = true
+			r.CPUOnly = r.CPUOnly && py.Reason == reasonCPUOnly
+			r.Stopped = r.Stopped || py.Reason == reasonStopped
+			r.BudgetSpent = r.BudgetSpent || py.Reason == reasonBudgetSpent
+			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
+			virtual, withCUDA = virtual || py.Virtual, withCUDA || py.CUDA != nil
+			if r.Versions.Torch == "" || p.usedGPU() {
+				r.Versions = versions(py)
+			}
+		}
+		if p.native != nil {
+			for name, calls := range p.native.Unanswered {
+				unanswered[name] += calls
+			}
+			for name := range p.native.Libraries {
+				libraries[name] = true
+			}
+		}
+		if p.usedGPU() {
+			ranks = append(ranks, newRankReports(p)...)
+		}
+	}
+	r.CPUOnly = r.CPUOnly && r.TorchSeen
+	r.BudgetSpent = r.BudgetSpent && !r.Stopped
+	if withCUDA && !virtual {
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: "static_runtime", Detail: "PyTorch did not load the replaced libraries: its CUDA runtime may be linked into it"})
+	}
+	if overlapping(ranks) {
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: "several_gpus", Detail: "processes without a rank used a GPU at the same time: whether they share one is not known"})
+	}
+	var err error
+	if r.UnansweredSymbols, err = symbols(unanswered); err != nil {
+		return Reports{}, err
+	}
+	for name := range libraries {
+		r.Libraries = append(r.Libraries, name)
+	}
+	slices.Sort(r.Libraries)
+	return r, r.addRanks(ranks)
+}
+
+func versions(p *Python) estimator.Versions {
+	v := estimator.Versions{Python: p.Python, Torch: p.Torch}
+	if p.CUDA != nil {
+		v.CUDA = *p.CUDA
+	}
+	if p.CuDNN != nil {
+		v.CuDNN = fmt.Sprintf("%d.%d.%d", *p.CuDNN/10000, *p.CuDNN/100%100, *p.CuDNN%100)
+	}
+	return v
+}
+
+// symbols names the library of each unanswered symbol.
+func symbols(unanswered map[string]int64) ([]trace.Symbol, error) {
+	all, err := manifest.All()
+	if err != nil {
+		return nil, err
+	}
+	union, err := manifest.Union(all)
+	if err != nil {
+		return nil, err
+	}
+	var list []trace.Symbol
+	for name, calls := range unanswered {
+		s := trace.Symbol{Library: "libcuda.so.1", Name: name, Calls: calls} // what is looked up by name is the driver's
+		for soname, lib := range union {
+			if _, found := slices.BinarySearch(lib.Symbols, name); found && (s.Library == "libcuda.so.1" || soname < s.Library) {
+				s.Library = soname
+			}
+		}
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b trace.Symbol) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// addRanks numbers the ranks and takes the least advanced one for the number of steps.
+func (r *Reports) addRanks(ranks []rankReport) error {
+	slices.SortStableFunc(ranks, compareRanks)
+	if len(ranks) > trace.MaxRanks {
+		return fmt.Errorf("vgpu: reports: %d processes used a GPU, at most %d are handled", len(ranks), trace.MaxRanks)
+	}
+	for i := range ranks {
+		k := &ranks[i]
+		r.ValuesReadBack += k.Coverage.ValuesReadBack
+		if k.Steps > 0 && (r.Steps == 0 || k.Steps < r.Steps) {
+			r.Steps = k.Steps
+		}
+		k.Rank = i
+		data, err := json.Marshal(k)
+		if err != nil {
+			return fmt.Errorf("vgpu: reports: %w", err)
+		}
+		rank := trace.Rank{Report: data}
+		if len(k.events) > 0 {
+			rank.Events, rank.EventsFormat = k.events, trace.EventsJSON
+		}
+		r.Ranks = append(r.Ranks, rank)
+	}
+	return nil
+}
