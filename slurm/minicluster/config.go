@@ -165,11 +165,29 @@ func (c *Cluster) devicePath(node string, index int) string {
 	return c.path(filepath.Join("dev", node, "nvidia"+strconv.Itoa(index)))
 }
 
+// searchLists are the variables of which the job's own entries stay, behind ours.
+var searchLists = map[string]bool{"LD_LIBRARY_PATH": true, "PATH": true}
+
+const taskPrologHead = `#!/bin/sh
+# Puts the virtual GPU of this node under a job. A job that was given no GPU sees none.
+[ -n "${CUDA_VISIBLE_DEVICES:-}" ] || exit 0
+
+# Puts a folder first in a search list; a step inside a job has it there already.
+first() { # NAME FOLDER LIST
+	case ":$3:" in
+	*:"$2":*) ;;
+	*) printf 'export %s=%s%s\n' "$1" "$2" "${3:+:$3}" ;;
+	esac
+}
+
+case "${SLURMD_NODENAME:-}" in
+`
+
 // taskProlog is the script that slurmstepd runs before every task, the batch script included. Slurm takes the lines
 // `export NAME=value` of its output into the task's environment: that puts the node's virtual GPU under the job.
 func (c *Cluster) taskProlog() string {
 	var b strings.Builder
-	b.WriteString("#!/bin/sh\n# A job that was given no GPU sees none.\n[ -n \"${CUDA_VISIBLE_DEVICES:-}\" ] || exit 0\ncase \"${SLURMD_NODENAME:-}\" in\n")
+	b.WriteString(taskPrologHead)
 	for _, n := range c.opts.Nodes {
 		lines := c.gpuEnv(n)
 		if len(lines) == 0 {
@@ -178,10 +196,8 @@ func (c *Cluster) taskProlog() string {
 		fmt.Fprintf(&b, "%s)\n", n.Name)
 		for _, line := range lines {
 			name, value, _ := strings.Cut(line, "=")
-			if name == "LD_LIBRARY_PATH" {
-				// The job's own entries stay, behind ours; a step inside the job already has ours.
-				fmt.Fprintf(&b, "  case \":${LD_LIBRARY_PATH:-}:\" in *:%s:*) ;; *) printf 'export LD_LIBRARY_PATH=%%s%%s\\n' %s \"${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}\" ;; esac\n",
-					shellQuote(value), shellQuote(value))
+			if searchLists[name] {
+				fmt.Fprintf(&b, "  first %s %s \"${%s:-}\"\n", name, shellQuote(value), name)
 				continue
 			}
 			fmt.Fprintf(&b, "  printf '%%s\\n' %s\n", shellQuote("export "+line))
@@ -206,6 +222,9 @@ func (c *Cluster) gpuEnv(n Node) []string {
 			"GRESIZE_VGPU_DIR="+dir,
 			"TRITON_LIBCUDA_PATH="+dir,
 			"GRESIZE_VGPU_COUNT="+strconv.Itoa(n.GPUs))
+		if c.hasVGPUPrograms {
+			lines = append(lines, "PATH="+c.path("share/vgpu-bin"))
+		}
 	}
 	if len(n.GPUProfile) > 0 {
 		lines = append(lines, "GRESIZE_VGPU_PROFILE="+c.profilePath(n.Name))

@@ -1,6 +1,7 @@
 package minicluster
 
 import (
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,5 +57,41 @@ func TestTwoGPUsShareTheShards(t *testing.T) {
 	}
 	if got := c.slurmConf(); !strings.Contains(got, " Gres=gpu:2,shard:10\n") {
 		t.Errorf("slurm.conf:\n%s", got)
+	}
+}
+
+func TestTaskProlog(t *testing.T) {
+	c := &Cluster{dir: "/d", hasVGPUPrograms: true, opts: Options{VGPUDir: "/src/vgpu", Nodes: []Node{
+		{Name: "gpu1", GPUs: 2, GPUProfile: []byte("x"), GPUEnv: []string{"NOTE=it's; $(touch /nonexistent)"}},
+		{Name: "gpu2", GPUs: 1},
+		{Name: "cpu1"},
+	}}}
+	script := c.taskProlog()
+	const common = "export LD_AUDIT=/d/share/vgpu/gresize-audit.so\nexport LD_LIBRARY_PATH=/d/share/vgpu%s\nexport GRESIZE_VGPU_DIR=/d/share/vgpu\n" +
+		"export TRITON_LIBCUDA_PATH=/d/share/vgpu\nexport GRESIZE_VGPU_COUNT=%c\n"
+	on := func(list string, count string) string {
+		return strings.NewReplacer("%s", list, "%c", count).Replace(common)
+	}
+	for _, test := range []struct {
+		name string
+		env  []string
+		want string
+	}{
+		{"two GPUs", []string{"SLURMD_NODENAME=gpu1", "CUDA_VISIBLE_DEVICES=0"},
+			on("", "2") + "export PATH=/d/share/vgpu-bin:/bin\nexport GRESIZE_VGPU_PROFILE=/d/gpu/gpu1.profile\nexport NOTE=it's; $(touch /nonexistent)\n"},
+		{"the job's own libraries", []string{"SLURMD_NODENAME=gpu2", "CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/own lib:/b"},
+			on(":/own lib:/b", "1") + "export PATH=/d/share/vgpu-bin:/bin\n"},
+		{"a step of a job", []string{"SLURMD_NODENAME=gpu2", "CUDA_VISIBLE_DEVICES=0", "LD_LIBRARY_PATH=/a:/d/share/vgpu", "PATH=/d/share/vgpu-bin:/bin"},
+			strings.Replace(on("", "1"), "export LD_LIBRARY_PATH=/d/share/vgpu\n", "", 1)},
+		{"no GPU given", []string{"SLURMD_NODENAME=gpu1"}, ""},
+		{"no GPU there", []string{"SLURMD_NODENAME=cpu1", "CUDA_VISIBLE_DEVICES=0"}, ""},
+		{"unknown node", []string{"CUDA_VISIBLE_DEVICES=0"}, ""},
+	} {
+		cmd := exec.Command("/bin/sh", "-euc", script)
+		cmd.Env = append([]string{"PATH=/bin"}, test.env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != test.want {
+			t.Errorf("%s: %v\ngot:\n%s\nwant:\n%s", test.name, err, out, test.want)
+		}
 	}
 }

@@ -35,7 +35,8 @@ type Options struct {
 	PluginConf string
 	// SlurmUser is the account of slurmctld, DefaultSlurmUser when empty.
 	SlurmUser string
-	// VGPUDir holds the libraries of the virtual GPU, or is empty. It is copied.
+	// VGPUDir holds the libraries of the virtual GPU, or is empty. It is copied, and so are the programs (nvidia-smi) in
+	// the folder bin beside it when there is one; jobs with a GPU find these first.
 	VGPUDir string
 	// UserEnv are NAME=value lines of the users' login environment, so of every job; a later PATH replaces the usual one.
 	UserEnv []string
@@ -75,6 +76,8 @@ type Cluster struct {
 	nodePorts      []int
 	systemPlugins  string
 	slurmUser      account
+	// hasVGPUPrograms tells that share/vgpu-bin is there.
+	hasVGPUPrograms bool
 
 	mu         sync.Mutex
 	controller *daemon
@@ -271,6 +274,13 @@ func (c *Cluster) writeFiles() error {
 	if c.opts.VGPUDir != "" {
 		if err := copyTree(c.opts.VGPUDir, c.path("share/vgpu")); err != nil {
 			return err
+		}
+		programs := filepath.Join(filepath.Dir(filepath.Clean(c.opts.VGPUDir)), "bin")
+		if info, err := os.Stat(programs); err == nil && info.IsDir() {
+			if err := copyTree(programs, c.path("share/vgpu-bin")); err != nil {
+				return err
+			}
+			c.hasVGPUPrograms = true
 		}
 	}
 	files := []struct {
