@@ -207,13 +207,13 @@ static int64_t workspace_bytes(const struct descriptor *d)
 	return plan_of(d).workspace_bytes;
 }
 
-/* report_plan counts the sizes that the job's own cuDNN did not plan, by the upper end of what they may be. */
+/* report_plan counts the sizes that the job's own cuDNN did not plan, by how much larger than the plan they may be. */
 static void report_plan(const struct descriptor *d)
 {
 	if (!d->is_conv)
 		gv_bounded(GV_BOUND_DNN_GRAPH, 0);
 	else if (plan_of(d).source != GV_WORKSPACE_PLANNED)
-		gv_bounded(GV_BOUND_CONV, (uint64_t)gv_cudnn_workspace_high(&d->conv));
+		gv_bounded(GV_BOUND_CONV, (uint64_t)(gv_cudnn_workspace_high(&d->conv) - gv_cudnn_workspace(&d->conv)));
 }
 
 /* ---- the interface */

@@ -1,15 +1,229 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What cuDNN's kernels need workspace for, as far as it decides their size:
+ *
+ *   - Tensor cores work on channels-last tensors. A convolution on NCHW
+ *     tensors that uses them copies x, w and y into that order: the workspace
+ *     is the sum of the three.
+ *   - The filter gradient of a 1x1 convolution may be one small product per
+ *     image, added up afterwards: one filter per image.
+ *   - Without tensor cores, 3x3 convolutions of stride 1 go through the
+ *     Winograd transform: 36 values for each 4x4 tile of output, for every
+ *     channel of x and y, and for every filter.
+ *
+ * Which of these is taken is a decision of each release's heuristic. The rules
+ * below were fitted, for cuDNN before 9.8, to measured runs of PyTorch 2.6 on
+ * RTX 3060 and RTX 4060, and for later releases to what cuDNN 9.10 and 9.19
+ * plan themselves. docs/accuracy/cudnn.md holds the evidence and its limits.
+ */
 #include "cudnn_workspace_model.h"
+
+#include "cudnn_workspace_key.h"
+
+/* A convolution with so few input channels is the first of a network; cuDNN has kernels of its own for it. */
+#define FEW_CHANNELS 4
+/* Sums per image are taken while all images together have at most this many pixels, and while they fit this. */
+#define PER_IMAGE_MAX_PIXELS 4096
+#define PER_IMAGE_MAX_BYTES ((int64_t)1 << 30)
+/* Larger images than this take the Winograd transform for the filter gradient even where there are tensor cores. */
+#define WINOGRAD_MIN_PIXELS (64 * 64)
+/* In the tensor-core kernel for depthwise convolutions a channel is widened to a group of eight. */
+#define DEPTHWISE_WIDENING 8
+/* Up to this image size newer releases copy even for 1x1 convolutions. */
+#define SMALL_IMAGE_PIXELS (16 * 16)
+
+#define WINOGRAD_TILE 4
+#define WINOGRAD_VALUES 36
+
+struct view {
+    const struct gv_conv *conv;
+    int64_t groups;
+    int64_t pixels;        /* of one output image */
+    int64_t filter_pixels; /* 1 for a 1x1 filter */
+    int strided, channels_last, depthwise, half;
+    int64_t x_bytes, w_bytes, y_bytes;
+};
+
+static int64_t element_bytes(int dtype)
+{
+    switch (dtype) {
+    case GV_DTYPE_DOUBLE:
+        return 8;
+    case GV_DTYPE_HALF:
+    case GV_DTYPE_BFLOAT16:
+        return 2;
+    case GV_DTYPE_INT8:
+        return 1;
+    default:
+        return 4;
+    }
+}
+
+/* Products of hostile sizes stop here, far above any GPU's memory and far below an overflow. */
+static int64_t times(int64_t a, int64_t b)
+{
+    const int64_t limit = (int64_t)1 << 50;
+    if (a == 0 || b == 0)
+        return 0;
+    return a > limit / b ? limit : a * b;
+}
+
+static int64_t tensor_bytes(const struct gv_conv_tensor *t)
+{
+    int64_t bytes = element_bytes(t->dtype);
+    for (int i = 0; i < t->dims; i++)
+        bytes = times(bytes, t->dim[i]);
+    return bytes;
+}
+
+static struct view look_at(const struct gv_conv *conv)
+{
+    struct view v = {.conv = conv, .pixels = 1, .filter_pixels = 1};
+    v.groups = conv->x.dim[1] / conv->w.dim[1];
+    if (v.groups < 1)
+        v.groups = 1;
+    for (int i = 0; i < conv->spatial; i++) {
+        v.pixels = times(v.pixels, conv->y.dim[i + 2]);
+        v.filter_pixels = times(v.filter_pixels, conv->w.dim[i + 2]);
+        v.strided |= conv->filter_stride[i] != 1;
+    }
+    v.channels_last = conv->x.dim[1] > 1 && conv->x.stride[1] == 1;
+    v.depthwise = v.groups > 1 && v.groups == conv->x.dim[1];
+    v.half = conv->x.dtype == GV_DTYPE_HALF || conv->x.dtype == GV_DTYPE_BFLOAT16;
+    v.x_bytes = tensor_bytes(&conv->x);
+    v.w_bytes = tensor_bytes(&conv->w);
+    v.y_bytes = tensor_bytes(&conv->y);
+    return v;
+}
+
+static int has_tensor_cores(const struct gv_cudnn_device *device, const struct gv_conv *conv)
+{
+    switch (conv->x.dtype) {
+    case GV_DTYPE_HALF:
+        return device->cc_major >= 7;
+    case GV_DTYPE_BFLOAT16:
+    case GV_DTYPE_FLOAT: /* TF32 */
+        return device->cc_major >= 8;
+    default:
+        return 0;
+    }
+}
+
+static int64_t copies(const struct view *v)
+{
+    return v->x_bytes + v->w_bytes + v->y_bytes;
+}
+
+static int is_pointwise(const struct view *v)
+{
+    return v->filter_pixels == 1 && v->groups == 1;
+}
+
+static int64_t per_image_sums(const struct view *v)
+{
+    return times(v->conv->x.dim[0], v->w_bytes);
+}
+
+static int winograd_fits(const struct view *v)
+{
+    const struct gv_conv *c = v->conv;
+    return c->spatial == 2 && c->w.dim[2] == 3 && c->w.dim[3] == 3 && !v->strided && v->groups == 1 &&
+           c->dilation[0] == 1 && c->dilation[1] == 1 && c->x.dim[1] > FEW_CHANNELS && !v->channels_last &&
+           c->x.dtype == GV_DTYPE_FLOAT;
+}
+
+static int64_t winograd(const struct view *v)
+{
+    const struct gv_conv *c = v->conv;
+    int64_t tiles = 1, channels = c->x.dim[1] + c->y.dim[1];
+    for (int i = 2; i < 4; i++)
+        tiles = times(tiles, (c->y.dim[i] + WINOGRAD_TILE - 1) / WINOGRAD_TILE);
+    tiles = times(times(tiles, c->x.dim[0]), channels);
+    return times(WINOGRAD_VALUES * element_bytes(c->x.dtype), tiles + times(c->x.dim[1], c->y.dim[1]));
+}
+
+/* cuDNN 8.9 to 9.7, fp32 with TF32. */
+static int64_t older_release(const struct view *v)
+{
+    const struct gv_conv *c = v->conv;
+
+    if (v->depthwise)
+        return v->channels_last && c->op == GV_CONV_FORWARD ? times(DEPTHWISE_WIDENING, v->x_bytes) : 0;
+    if (c->x.dim[1] <= FEW_CHANNELS || c->op != GV_CONV_WGRAD || v->strided)
+        return 0;
+    if (is_pointwise(v)) {
+        int64_t sums = per_image_sums(v);
+        return v->pixels > 1 && times(c->x.dim[0], v->pixels) <= PER_IMAGE_MAX_PIXELS && sums <= PER_IMAGE_MAX_BYTES
+                   ? sums
+                   : 0;
+    }
+    return winograd_fits(v) && v->pixels >= WINOGRAD_MIN_PIXELS ? winograd(v) : 0;
+}
+
+/* cuDNN 9.8 and later, fp32 with TF32, and every release with fp16 and bf16. */
+static int64_t newer_release(const struct gv_cudnn_device *device, const struct view *v)
+{
+    const struct gv_conv *c = v->conv;
+    int hopper = device->cc_major >= 9;
+
+    if (v->depthwise || c->x.dim[1] <= FEW_CHANNELS || (v->channels_last && v->half))
+        return 0;
+    if (!is_pointwise(v)) {
+        if (v->groups > 1 && !v->half && !hopper)
+            return c->op == GV_CONV_WGRAD ? copies(v) : 0;
+        /* Before Hopper the fp32 forward kernels write their result in the right order themselves. */
+        return c->op == GV_CONV_FORWARD && !v->half && !hopper ? v->x_bytes + v->w_bytes : copies(v);
+    }
+    if (v->pixels == 1)
+        return 0;
+    if (c->op == GV_CONV_WGRAD)
+        return hopper || v->pixels <= SMALL_IMAGE_PIXELS ? copies(v) : v->half ? 0 : per_image_sums(v);
+    if (hopper)
+        return v->half || c->op == GV_CONV_DGRAD ? copies(v) : 0;
+    return 0;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void add_plan(struct gv_plan *plans, int *count, int max, int64_t bytes, uint32_t notes)
+{
+    if (*count < max && (*count == 0 || plans[*count - 1].workspace_bytes != bytes)) {
+        plans[*count].workspace_bytes = bytes;
+        plans[*count].notes = notes;
+        plans[*count].source = GV_WORKSPACE_MODELLED;
+        (*count)++;
+    }
+}
 
 int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *conv, struct gv_plan *plans, int max,
                    int64_t *high_bytes)
 {
-    (void)device;
-    (void)conv;
-    (void)max;
-    plans[0].workspace_bytes = 0;
-    plans[0].notes = 0;
-    plans[0].source = GV_WORKSPACE_BOUNDED;
-    *high_bytes = 0;
-    return 1;
+    struct view v = look_at(conv);
+    int tensor_cores = has_tensor_cores(device, conv);
+    int older = device->cudnn_version < GV_CUDNN_FIRST_DEVICELESS;
+    int count = 0;
+    int64_t first;
+
+    if (tensor_cores) {
+        first = older && !v.half ? older_release(&v) : newer_release(device, &v);
+        add_plan(plans, &count, max, first, GV_NOTE_TENSOR_CORE);
+    }
+    if (winograd_fits(&v))
+        add_plan(plans, &count, max, winograd(&v), GV_NOTE_WINOGRAD);
+    if (!tensor_cores && count == 0 && is_pointwise(&v) && conv->op == GV_CONV_WGRAD && v.pixels > 1 &&
+        v.pixels <= SMALL_IMAGE_PIXELS)
+        add_plan(plans, &count, max, per_image_sums(&v), 0);
+    add_plan(plans, &count, max, 0, 0);
+
+    first = plans[0].workspace_bytes;
+    *high_bytes = first + copies(&v);
+    if (is_pointwise(&v) && conv->op == GV_CONV_WGRAD && per_image_sums(&v) <= PER_IMAGE_MAX_BYTES)
+        *high_bytes = larger(*high_bytes, per_image_sums(&v));
+    if (conv->x.dtype != GV_DTYPE_FLOAT && !v.half)
+        for (int i = 0; i < count; i++)
+            plans[i].source = GV_WORKSPACE_BOUNDED;
+    return count;
 }
