@@ -52,30 +52,6 @@ func lockLeft(path string) (*os.File, error) {
 	return lock, nil
 }
 
-// sweep ends what killed processes of ours left running in folders below base, and removes these.
-func sweep(base string) {
-	dirs, err := filepath.Glob(filepath.Join(base, dirPattern+"*"))
-	if err != nil {
-		return
-	}
-	for _, dir := range dirs {
-		info, err := os.Lstat(dir)
-		if err != nil || !info.IsDir() || info.Sys().(*syscall.Stat_t).Uid != 0 {
-			continue
-		}
-		// A folder without a lock file belongs to a Start that is just now making it.
-		lock, err := lockLeft(filepath.Join(dir, lockName))
-		if err != nil {
-			continue
-		}
-		if os.Getenv("GRESIZE_MINICLUSTER_KEEP") == "" {
-			killAll(dir)
-			os.RemoveAll(dir)
-		}
-		lock.Close()
-	}
-}
-
 // othersCanEnter checks that SlurmUser and the users of jobs can reach the folder.
 func othersCanEnter(dir string) error {
 	for at := dir; ; at = filepath.Dir(at) {

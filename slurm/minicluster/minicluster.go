@@ -88,7 +88,7 @@ type Cluster struct {
 // startTimeout bounds the wait for all nodes to be idle. It takes two seconds on an idle machine.
 const startTimeout = 60 * time.Second
 
-// dirPattern names the folders that Start makes by itself, and finds those that a killed process left behind.
+// dirPattern names the folders that Start makes by itself.
 const dirPattern = "gresize-mc-"
 
 // Start brings the cluster up and returns when every node is idle. The caller must call Stop.
@@ -129,7 +129,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 
 func (c *Cluster) bringUp(ctx context.Context) error {
 	var err error
-	if c.ports, err = reservePorts(); err != nil {
+	if c.ports, err = reservePorts(c.dir, c.ownsDir); err != nil {
 		return err
 	}
 	if c.controllerPort, err = c.ports.take(); err != nil {
@@ -178,11 +178,10 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 
 // openDir makes or takes over the folder and marks it as ours while this process lives.
 func (c *Cluster) openDir() error {
+	sweep()
 	c.dir = c.opts.Dir
 	if c.dir == "" {
-		base := os.TempDir()
-		sweep(base)
-		dir, err := os.MkdirTemp(base, dirPattern)
+		dir, err := os.MkdirTemp("", dirPattern)
 		if err != nil {
 			return fmt.Errorf("minicluster: %w", err)
 		}

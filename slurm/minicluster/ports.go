@@ -1,11 +1,15 @@
 package minicluster
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -18,6 +22,10 @@ const (
 	portLockDir   = "/run/lock/gresize-minicluster"
 )
 
+// A block's file holds the folder of the cluster that has the block, so that the cluster of a killed process is found
+// wherever it lies. Behind removeMark it says that the folder goes with the cluster.
+const removeMark = "\nremove\n"
+
 // portBlock is a run of ports that this process alone hands out while lock is open.
 type portBlock struct {
 	lock *os.File
@@ -25,8 +33,43 @@ type portBlock struct {
 	next int
 }
 
+// sweep ends the clusters of killed processes: those whose block nobody holds any more.
+func sweep() {
+	files, err := filepath.Glob(filepath.Join(portLockDir, "*"))
+	if err != nil {
+		return
+	}
+	for _, file := range files {
+		if lock, err := lockLeft(file); err == nil {
+			clearBlock(lock)
+			lock.Close()
+		}
+	}
+}
+
+// clearBlock ends the cluster that a block's file, which the caller holds, still names.
+func clearBlock(lock *os.File) {
+	note, err := io.ReadAll(io.LimitReader(lock, 4096))
+	if err != nil || len(note) == 0 {
+		return
+	}
+	dir, remove := strings.CutSuffix(string(note), removeMark)
+	// The folder may have been taken over by a living cluster, or be gone while its daemons run on.
+	owner, err := lockLeft(filepath.Join(dir, lockName))
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		killAll(dir)
+		if remove && os.Getenv("GRESIZE_MINICLUSTER_KEEP") == "" {
+			os.RemoveAll(dir)
+		}
+	}
+	if err == nil {
+		owner.Close()
+	}
+	lock.Truncate(0)
+}
+
 // reservePorts finds a block of which no other cluster and no other program uses a port.
-func reservePorts() (*portBlock, error) {
+func reservePorts(dir string, removeDir bool) (*portBlock, error) {
 	if err := os.MkdirAll(portLockDir, 0o755); err != nil {
 		return nil, fmt.Errorf("minicluster: folder for port locks: %w", err)
 	}
@@ -35,8 +78,19 @@ func reservePorts() (*portBlock, error) {
 		if err != nil {
 			return nil, fmt.Errorf("minicluster: lock of a port block: %w", err)
 		}
-		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil && allFree(base) {
-			return &portBlock{lock: lock, base: base}, nil
+		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			clearBlock(lock)
+			if allFree(base) {
+				note := dir
+				if removeDir {
+					note += removeMark
+				}
+				if _, err := lock.WriteAt([]byte(note), 0); err != nil {
+					lock.Close()
+					return nil, fmt.Errorf("minicluster: note in a port block's file: %w", err)
+				}
+				return &portBlock{lock: lock, base: base}, nil
+			}
 		}
 		lock.Close()
 	}
@@ -68,6 +122,7 @@ func (b *portBlock) take() (int, error) {
 // release lets other clusters have the block.
 func (b *portBlock) release() {
 	if b.lock != nil {
+		b.lock.Truncate(0)
 		b.lock.Close()
 		b.lock = nil
 	}
