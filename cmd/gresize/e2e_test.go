@@ -169,8 +169,8 @@ func TestTheProgramItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "estimate", "--gpu", "rtx4060", "--", python(t, "2.6.0"), script(t, resnet)).CombinedOutput()
-	if err != nil || !strings.HasPrefix(string(out), "fits: NVIDIA GeForce RTX 4060 (7.75 GiB)\n") || !strings.Contains(string(out), "  confidence ") {
+	out, err := exec.CommandContext(t.Context(), program, "estimate", "--gpu", "rtx3060", "--", python(t, "2.6.0"), script(t, resnet)).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "fits: NVIDIA GeForce RTX 3060 (11.76 GiB)\n") || !strings.Contains(string(out), "  confidence ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -242,12 +242,12 @@ def _quietly(function, *args):
 def start(torch):
     """Called once torch has been imported."""
     watch = Watch(torch)
+    if not torch.version.cuda:
+        report.write(watch, "cpu_only_torch")  # its last report, however the program ends
+        return
     import atexit
 
     atexit.register(_quietly, watch.finish)
-    if not torch.version.cuda:
-        report.write(watch, "cpu_only_torch")
-        return
     _quietly(_hook_backward, watch, torch)
     _quietly(_hook_optimizers, watch, torch)
     _quietly(_hook_scaler, watch, torch)
