@@ -10,10 +10,11 @@ import (
 	"github.com/gresize/gresize/estimator"
 )
 
-// The requests of the tests: one that is too large for the job, and one that no node can run once it is changed.
+// The requests of the tests: one that is too large for the job, and one that no node can run once it is changed,
+// because the node with the small card has too little memory.
 var (
 	tooLarge   = []string{"--gres=gpu:1", "--constraint=gpu80g"}
-	impossible = []string{"--gres=gpu:1", "--constraint=a100&gpu80g"}
+	impossible = []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=40G"}
 )
 
 // TestKilledInEveryState kills the daemon between the row of each state and the action that the row announces, and right after the

@@ -64,12 +64,21 @@ type fakeSite struct {
 	hold time.Duration
 }
 
+// smallNodeMiB is the memory of the node with the small card: less than some jobs ask for.
+const smallNodeMiB = 16 << 10
+
 // newFakeSite starts one. The daemon runs.
 func newFakeSite(t *testing.T, mode string, hold time.Duration) *fakeSite {
 	t.Helper()
 	build, err := buildFake()
 	must(t, err)
-	started, err := site.Start(t.Context(), site.Options{Build: build, Mode: mode, Hold: hold, Config: "[policy]\nwatch = \"15s\"\n"})
+	cluster := minicluster.Default()
+	for i := range cluster.Nodes {
+		if cluster.Nodes[i].Name == "gpu1" {
+			cluster.Nodes[i].RealMemoryMiB = smallNodeMiB
+		}
+	}
+	started, err := site.Start(t.Context(), site.Options{Build: build, Cluster: cluster, Mode: mode, Hold: hold, Config: "[policy]\nwatch = \"15s\"\n"})
 	must(t, err)
 	s := &fakeSite{Site: started, t: t, hold: hold}
 	t.Cleanup(func() {
@@ -130,7 +139,7 @@ func (s *fakeSite) submit(args ...string) string {
 	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
 	must(s.t, err)
 	must(s.t, os.WriteFile(filepath.Join(dir, "job.sh"), []byte("#!/bin/sh\nsrun true && sleep 1\n"), 0o644))
-	id, err := s.Cluster.Sbatch(s.t.Context(), minicluster.DefaultUser, append(args, "--mem=200M", "--time=5", "job.sh")...)
+	id, err := s.Cluster.Sbatch(s.t.Context(), minicluster.DefaultUser, append(append([]string{"--mem=200M", "--time=5"}, args...), "job.sh")...)
 	must(s.t, err)
 	return id
 }

@@ -39,7 +39,8 @@ func TestLife(t *testing.T) {
 		{"unknown", tooLarge, fakeAnswer{Bundle: bundleFor(t, 7, estimator.Unknown)}, jobs.StateReleased, "confidence_too_low", "gpu2"},
 		{"a probe that dies", tooLarge, fakeAnswer{Die: true}, jobs.StateReleased, "probe_lost", "gpu2"},
 		{"impossible on this cluster", impossible, fits, jobs.StateRestored, "smaller_row_fits", "gpu2"},
-		{"a type cannot be changed on this Slurm", []string{"--gres=gpu:a100:1"}, fits, jobs.StateRestored, "smaller_row_fits", "gpu2"},
+		{"a card asked for by its type", []string{"--gres=gpu:a100:1"}, fits, jobs.StateReleased, "already_smallest", "gpu2"},
+		{"a card asked for by its feature", []string{"--gres=gpu:1", "--constraint=a100"}, fits, jobs.StateReleased, "already_smallest", "gpu2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := s.in(t)

@@ -5,6 +5,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
@@ -33,12 +34,19 @@ const (
 	CodeNeedsMore     = "needs_more_than_asked"
 	CodeUnknownGPU    = "unknown_gpu"
 	CodeInvalidAnswer = "invalid_estimate"
+	CodeOtherCard     = "card_asked_by_name"
 )
 
 // Row is one row of the site's table.
 type Row struct {
 	FitsBytes int64
 	Target    request.Target
+}
+
+// Card is a GPU profile as far as the policy needs it.
+type Card struct {
+	Profile       string
+	CapacityBytes int64
 }
 
 // Rules are what the site allows.
@@ -57,8 +65,8 @@ type Rules struct {
 	ShardMax   int
 	// Own are the features of the table's constraints.
 	Own map[string]bool
-	// CapacityBytes gives the memory of a GPU type or feature that the site has tied to a GPU profile.
-	CapacityBytes map[string]int64
+	// Cards are the GPU types and features that the site has tied to a GPU profile.
+	Cards map[string]Card
 }
 
 // Input is one job.
@@ -107,9 +115,14 @@ func (r Rules) Decide(in Input) Decision {
 	if wouldDie && !r.Upsizing {
 		return d.leave(CodeNeedsMore, "%s, more than the %s that was asked for can hold for certain", need, size(asked))
 	}
+	// Sizes come from the file and from GPU profiles, which differ a little for the same card.
+	sameFrom, sameTo := asked-asked/16, asked+asked/16
 	limit := asked
-	if wouldDie {
-		limit = 1<<63 - 1
+	switch {
+	case wouldDie:
+		limit = math.MaxInt64
+	case specific:
+		limit = sameTo
 	}
 
 	var refused *request.RefusedError
@@ -117,10 +130,16 @@ func (r Rules) Decide(in Input) Decision {
 		if row.FitsBytes > limit || !in.Estimate.Fits && row.FitsBytes <= asked {
 			continue
 		}
-		if specific && !wouldDie && row.FitsBytes == asked && row.Target.Shards == 0 {
+		if specific && !wouldDie && row.FitsBytes > sameFrom && row.Target.Shards == 0 {
 			d.Verdict, d.Code, d.Target = Keep, CodeAlready, row.Target
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
 			return d.noting(refused)
+		}
+		if word, other := r.elsewhere(in.Asked, row.Target); word != "" {
+			if refused == nil {
+				refused = &request.RefusedError{Code: CodeOtherCard, Detail: fmt.Sprintf("%s was asked for by name, and that row's card is a %s", word, other)}
+			}
+			continue
 		}
 		change, err := in.Asked.Change(row.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped})
 		if err != nil {
@@ -150,6 +169,39 @@ func (r Rules) Decide(in Input) Decision {
 		return d.leave(refused.Code, "%s, but the request cannot be changed: %s", need, refused.Detail)
 	}
 	return d.leave(CodeFitsNothing, "%s, and no row of the site's table that may be given holds it", need)
+}
+
+// elsewhere returns a word of the request that names another card than the row does: such a job could never start there. Words that the row
+// itself replaces do not count.
+func (r Rules) elsewhere(asked request.Request, target request.Target) (word, card string) {
+	rowWords, _, _ := request.FeatureTerms(target.Constraint)
+	for _, e := range request.ParseList(target.Gres) {
+		rowWords = append(rowWords, e.Type)
+	}
+	for _, w := range rowWords {
+		if c, ok := r.Cards[w]; ok {
+			card = c.Profile
+		}
+	}
+	if card == "" {
+		return "", ""
+	}
+	var wanted []string
+	for _, ask := range asked.Asks() {
+		if target.Gres == "" {
+			wanted = append(wanted, ask.Type)
+		}
+	}
+	terms, alternatives, _ := request.FeatureTerms(asked.Features)
+	if !alternatives {
+		wanted = append(wanted, terms...)
+	}
+	for _, w := range wanted {
+		if c, ok := r.Cards[w]; ok && !r.Own[w] && c.Profile != card {
+			return w, card
+		}
+	}
+	return "", ""
 }
 
 // candidates are the rows that hold the need, smallest first; a share of a GPU comes before a whole one of the same size.
@@ -217,8 +269,8 @@ func (r Rules) askedBytes(asked request.Request) (bytes int64, specific, known b
 	for _, row := range r.Rows {
 		bytes = max(bytes, row.FitsBytes)
 	}
-	for _, capacity := range r.CapacityBytes {
-		bytes = max(bytes, capacity)
+	for _, card := range r.Cards {
+		bytes = max(bytes, card.CapacityBytes)
 	}
 	return bytes, false, bytes > 0
 }
@@ -234,8 +286,8 @@ func (r Rules) sizeOf(match func(request.Target) bool, word string) (int64, bool
 	if bytes > 0 {
 		return bytes, true
 	}
-	bytes, ok := r.CapacityBytes[word]
-	return bytes, ok
+	card, ok := r.Cards[word]
+	return card.CapacityBytes, ok
 }
 
 func (r Rules) actsOn(level estimator.Confidence) bool {

@@ -20,7 +20,7 @@ func table() Rules {
 			{40 * gib, request.Target{Gres: "gpu:a100:1", Constraint: "gpu40g"}},
 			{80 * gib, request.Target{Constraint: "gpu80g"}},
 		},
-		Own: map[string]bool{"gpu12g": true, "gpu40g": true, "gpu80g": true}, CapacityBytes: map[string]int64{"h200": 141 * gib},
+		Own: map[string]bool{"gpu12g": true, "gpu40g": true, "gpu80g": true}, Cards: map[string]Card{"h200": {"h200", 141 * gib}, "k40": {"k40", 12 * gib}, "gpu12g": {"rtx3060", 12 * gib}, "gpu80g": {"a100-80", 80 * gib}, "a100": {"a100-80", 80 * gib}},
 	}
 }
 
@@ -72,6 +72,10 @@ func TestDecide(t *testing.T) {
 			verdict: LeaveAlone, code: CodeUnknownGPU},
 		{name: "a type that a profile sizes, kept because constraint and type may not meet", asked: request.Request{TresPerNode: "gres:gpu:h200:1"}, estimate: estimate(30*gib, estimator.Exact), version: debian12,
 			change: func(r *Rules) { r.Rows = r.Rows[1:2] }, verdict: LeaveAlone, code: request.CodeInnerSrun},
+		{name: "a type of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:a100:1"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: Keep, code: CodeAlready},
+		{name: "a feature of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "a100&ib"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: Keep, code: CodeAlready},
 		{name: "brackets are left alone", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "[rack1|rack2]"}, estimate: estimate(gib, estimator.Exact), version: debian12,
 			verdict: LeaveAlone, code: CodeUnknownGPU},
 		{name: "shards where Slurm can", asked: request.Request{TresPerNode: "gres/gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian13,

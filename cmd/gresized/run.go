@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os/user"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/probeapi"
+	"github.com/gresize/gresize/daemon/server"
+	"github.com/gresize/gresize/daemon/spool"
+	"github.com/gresize/gresize/daemon/systemd"
+	"github.com/gresize/gresize/slurm/client"
+)
+
+// Exit codes; the manual lists them.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// socketName is the FileDescriptorName= of the submit socket's unit.
+const socketName = "gresize-submit"
+
+// launchTimeout is above the time that gresize-launch gives to one sbatch.
+const launchTimeout = 15 * time.Second
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("gresized", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	path := flags.String("config", "/etc/gresize/gresize.toml", "read the configuration from `FILE`")
+	check := flags.String("check", "", "check the configuration in `FILE` and end")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitOK
+		}
+		return exitUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "gresized: unexpected argument %q\n", flags.Arg(0))
+		return exitUsage
+	}
+	if *check != "" {
+		return checkOnly(*check, stdout, stderr)
+	}
+	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	if err := serve(ctx, *path, logger); err != nil {
+		logger.Error("gresized ends", "error", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func checkOnly(path string, stdout, stderr io.Writer) int {
+	c, err := config.Read(path)
+	if err == nil {
+		_, err = newGPUs(c)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "gresized: %v\n", err)
+		return exitFailed
+	}
+	fmt.Fprintf(stdout, "%s: mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
+	return exitOK
+}
+
+// serve is the daemon: each step undone in the reverse order.
+func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
+	c, err := config.Read(path)
+	if err != nil {
+		return err
+	}
+	uids, err := userIDs(c.Socket.AllowUsers)
+	if err != nil {
+		return err
+	}
+	gpus, err := newGPUs(c)
+	if err != nil {
+		return err
+	}
+	slurm := client.New(client.Config{Scontrol: c.Slurm.Scontrol, ConfPath: c.Slurm.Conf, Timeout: c.Slurm.Timeout.Std()})
+	version, err := slurm.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("ask Slurm for its version: %w", err)
+	}
+
+	log, err := decisionlog.Open(ctx, c.Log.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	if log.Replaced != "" {
+		logger.Error("the decision log was damaged: a new one was begun", "moved_to", log.Replaced)
+	}
+	files, err := spool.Open(c.Log.Spool)
+	if err != nil {
+		return err
+	}
+
+	probeListener, err := net.Listen("tcp", c.Probe.Listen)
+	if err != nil {
+		return fmt.Errorf("listen for probes: %w", err)
+	}
+	manager := jobs.New(jobs.Config{
+		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), Version: version, Rules: gpus.rules(c), ProfileOf: gpus.profileOf,
+		Probe: jobs.ProbeOptions{Partition: c.Probe.Partition, Account: c.Probe.Account, QOS: c.Probe.QOS, URL: c.ProbeURL(probeListener.Addr().String()),
+			TimeLimitMinutes: int((c.Probe.TimeLimit.Std() + time.Minute - 1) / time.Minute), CPUs: c.Probe.CPUs, MemoryMiB: int(c.Probe.Memory >> 20),
+			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning},
+		Log: log, Spool: files, Slurm: slurm, Launcher: &launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout},
+		Estimator: bundleEstimator{}, Logger: logger, Failpoint: failpoint(),
+	})
+	probes := probeapi.New(manager, checkBundle, logger)
+	submits := server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager, Logger: logger})
+	listener, err := systemd.Listener(socketName)
+	if err == nil && listener == nil {
+		listener, err = server.Listen(c.Socket.Path)
+	}
+	if err != nil {
+		return errors.Join(err, probeListener.Close())
+	}
+	if err := manager.Open(ctx); err != nil {
+		return errors.Join(err, probeListener.Close(), listener.Close())
+	}
+	defer manager.Close()
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	failures := make(chan error, 2)
+	var wait sync.WaitGroup
+	wait.Go(func() { failures <- probes.Serve(probeListener) })
+	wait.Go(func() { failures <- submits.Serve(ctx, listener) })
+	wait.Go(func() { systemd.Watch(ctx, log.Ping) })
+	logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)
+	if err := systemd.Ready("mode " + string(c.Mode)); err != nil {
+		logger.Warn("systemd does not hear us", "error", err)
+	}
+
+	select {
+	case <-ctx.Done():
+	case err = <-failures:
+	}
+	if notifyErr := systemd.Stopping(); notifyErr != nil {
+		logger.Debug("systemd does not hear us", "error", notifyErr)
+	}
+	stop()
+	err = errors.Join(err, listener.Close(), probes.Close())
+	wait.Wait()
+	return err
+}
+
+// userIDs looks up names, and takes numbers as they are.
+func userIDs(names []string) ([]uint32, error) {
+	var uids []uint32
+	for _, name := range names {
+		text := name
+		if u, err := user.Lookup(name); err == nil {
+			text = u.Uid
+		}
+		uid, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return nil, fmt.Errorf("socket.allow_users: there is no user %q: name SlurmUser there", name)
+		}
+		uids = append(uids, uint32(uid))
+	}
+	return uids, nil
+}
