@@ -120,12 +120,10 @@ func (a *Allocator) adoptMapped(p *pool, set *streamSet, stream int32, s Adopted
 		}
 	}
 	if hole == none {
-		for _, rng := range a.ranges {
-			if rng.pool == p.index && rng.stream == stream && s.Addr < rng.addr+rng.size && rng.addr < s.Addr+s.SizeBytes {
-				return none, fmt.Errorf("segment %#x: %w", s.Addr, errOrder)
-			}
+		var ok bool
+		if hole, ok = a.addRange(p, stream, s.Addr, max(a.rangeBytes(p), roundUp(s.SizeBytes, a.rangeUnit(p)))); !ok || a.blocks[hole].size < s.SizeBytes {
+			return none, fmt.Errorf("segment %#x: %w", s.Addr, errOrder)
 		}
-		hole = a.addRange(p, stream, s.Addr, max(a.rangeBytes(p), roundUp(s.SizeBytes, a.rangeUnit(p))))
 	}
 	b := &a.blocks[hole]
 	unit := a.ranges[b.rng].unit

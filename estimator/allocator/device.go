@@ -206,6 +206,9 @@ func (c *Card) Occupy(addr, bytes uint64) bool {
 		}
 	}
 	c.holes = kept
+	if end > c.nextRange-rangeGapBytes { // new address ranges begin well above whatever range this segment belongs to
+		c.nextRange = roundUp(end, rangeGapBytes) + 1<<45
+	}
 	if c.policy == Chunked && addr < c.chunkLow {
 		c.chunkLow = addr &^ (32<<20 - 1)
 	}

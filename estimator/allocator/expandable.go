@@ -66,8 +66,8 @@ func (a *Allocator) findExpandable(r *request) (blockRef, bool) {
 			a.rangeExhausted = true
 		}
 	}
-	ref := a.addRange(r.pool, r.stream, addr, size)
-	return ref, size >= r.size // what the address space cannot hold cannot be mapped either
+	ref, ok := a.addRange(r.pool, r.stream, addr, size)
+	return ref, ok && size >= r.size // what the address space cannot hold cannot be mapped either
 }
 
 func (a *Allocator) rangeUnit(p *pool) uint64 {
@@ -83,14 +83,57 @@ func (a *Allocator) rangeBytes(p *pool) uint64 {
 	return roundUp(total+total/8, a.rangeUnit(p))
 }
 
-func (a *Allocator) addRange(p *pool, stream int32, addr, size uint64) blockRef {
+// addRange makes a range of address space that is not mapped yet. Where a recorded range begins inside an earlier one, the earlier one was shorter than
+// the card's assumed memory says: its unmapped end is cut off.
+func (a *Allocator) addRange(p *pool, stream int32, addr, size uint64) (blockRef, bool) {
+	if size == 0 {
+		return none, false
+	}
+	for i := range a.ranges {
+		rng := &a.ranges[i]
+		if !rng.alive || addr+size <= rng.addr || rng.addr+rng.size <= addr {
+			continue
+		}
+		if addr < rng.addr {
+			size = rng.addr - addr
+			continue
+		}
+		if addr == rng.addr || !a.shortenRange(int32(i), addr) {
+			return none, false
+		}
+	}
 	a.ranges = append(a.ranges, expandableRange{addr: addr, size: size, unit: a.rangeUnit(p), pool: p.index, stream: stream, alive: true})
 	ref := a.newBlock(p, stream, addr, size)
 	b := &a.blocks[ref]
 	b.flags &^= flagMapped
 	b.rng = int32(len(a.ranges) - 1)
 	a.set(p, stream).addUnmapped(b.addr, ref)
-	return ref
+	return ref, true
+}
+
+// shortenRange ends a range at end, which must lie in or at the edge of its unmapped tail.
+func (a *Allocator) shortenRange(index int32, end uint64) bool {
+	rng := &a.ranges[index]
+	set := a.pools[rng.pool].sets[rng.stream]
+	for i, u := range set.unmapped {
+		b := &a.blocks[u.block]
+		if b.rng != index || b.addr+b.size != rng.addr+rng.size {
+			continue
+		}
+		if end < b.addr || end == b.addr && b.prev == none {
+			return false
+		}
+		if end == b.addr {
+			a.blocks[b.prev].next = none
+			set.unmapped = append(set.unmapped[:i], set.unmapped[i+1:]...)
+			a.dropBlock(u.block)
+		} else {
+			b.size = end - b.addr
+		}
+		rng.size = end - rng.addr
+		return true
+	}
+	return false
 }
 
 func (s *streamSet) unmappedIndex(addr uint64) int {

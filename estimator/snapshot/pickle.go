@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 )
 
 // kind is the type of a pickled value.
@@ -255,8 +254,8 @@ func (d *decoder) push(v value) error {
 }
 
 func (d *decoder) pushContainer(k kind, items []value) error {
-	if len(d.containers) >= math.MaxInt32 {
-		return fmt.Errorf("%w: more than %d containers", ErrLimit, math.MaxInt32)
+	if len(d.containers) >= d.limits.Containers {
+		return fmt.Errorf("%w: more than %d lists and dictionaries", ErrLimit, d.limits.Containers)
 	}
 	d.containers = append(d.containers, container{kind: k, items: items})
 	return d.push(value{k, uint64(len(d.containers) - 1)})
@@ -450,7 +449,7 @@ func (d *decoder) memory(op byte) error {
 	if index > len(d.memo)+1<<16 {
 		return fmt.Errorf("%w: memo entry %d after %d", ErrLimit, index, len(d.memo))
 	}
-	for len(d.memo) <= index {
+	for len(d.memo) <= index { // at most 2^16 more than were written
 		d.memo = append(d.memo, value{})
 	}
 	d.memo[index] = d.stack[len(d.stack)-1]

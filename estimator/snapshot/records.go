@@ -56,9 +56,6 @@ func (d *decoder) record(items []value) (kind, int32) {
 		index = len(d.segments)
 		d.segments = append(d.segments, d.segment(items))
 	}
-	if index > math.MaxInt32 {
-		return kindDict, 0
-	}
 	return found, int32(index)
 }
 

@@ -124,6 +124,8 @@ type Limits struct {
 	FileBytes int64
 	// Nodes counts values of all kinds.
 	Nodes int
+	// Containers counts lists and dictionaries, which are remembered to the end. It must be below 2^31.
+	Containers int
 	// StackDepth bounds nesting and unfinished values.
 	StackDepth int
 	// StringBytes bounds one string.
@@ -131,7 +133,7 @@ type Limits struct {
 }
 
 // DefaultLimits hold for files that a person names on a command line.
-var DefaultLimits = Limits{FileBytes: 4 << 30, Nodes: 500_000_000, StackDepth: 1 << 20, StringBytes: 1 << 20}
+var DefaultLimits = Limits{FileBytes: 4 << 30, Nodes: 1 << 30, Containers: 48 << 20, StackDepth: 1 << 20, StringBytes: 1 << 20}
 
 // Read reads a snapshot: a pickle, or the reduced JSON form, either of them plain or gzip.
 func Read(in io.Reader, name string, limits Limits) (*Snapshot, error) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/gresize/gresize/estimator/allocator"
@@ -41,8 +42,7 @@ func (p *Program) Check() (*CheckResult, error) {
 	c := checker{program: p, runner: runner{program: p}}
 	var device allocator.Device
 	if p.fed {
-		c.fed = &fedDevice{check: &c, total: p.TotalBytes, used: p.startBytes()}
-		device = c.fed
+		device = newFedDevice(&c)
 	} else {
 		total := p.TotalBytes
 		if total == 0 {
@@ -66,14 +66,38 @@ func (p *Program) Check() (*CheckResult, error) {
 			return nil, fmt.Errorf("%s: request %d: %w", p.Name, i, err)
 		}
 	}
+	if p.Final != nil {
+		c.compareFinal()
+	}
 	return &c.result, nil
+}
+
+// compareFinal compares every segment and every block of the final state.
+func (c *checker) compareFinal() {
+	got, want := c.runner.a.Segments(), c.program.Final
+	op := len(c.program.Ops)
+	for i := range max(len(got), len(want)) {
+		c.result.Answers++
+		if i >= len(got) || i >= len(want) {
+			c.differ(op, "number of segments at the end", fmt.Sprint(len(want)), fmt.Sprint(len(got)))
+			return
+		}
+		g, w := got[i], want[i]
+		if g.Addr != w.Addr || g.SizeBytes != w.SizeBytes || g.Stream != w.Stream || g.Small != w.Small || g.Expandable != w.Expandable {
+			g.Blocks, w.Blocks = nil, nil
+			c.differ(op, fmt.Sprintf("segment %d at the end", i), fmt.Sprintf("%+v", w), fmt.Sprintf("%+v", g))
+			continue
+		}
+		if !slices.Equal(g.Blocks, w.Blocks) {
+			c.differ(op, fmt.Sprintf("blocks of segment %#x at the end", w.Addr), fmt.Sprintf("%+v", w.Blocks), fmt.Sprintf("%+v", g.Blocks))
+		}
+	}
 }
 
 type checker struct {
 	program *Program
 	runner  runner
 	card    *allocator.Card
-	fed     *fedDevice
 	events  []allocator.Event
 	result  CheckResult
 }
@@ -178,6 +202,55 @@ func (c *checker) statsLine() string {
 type fedDevice struct {
 	check       *checker
 	total, used uint64
+	// spans is the memory that is out now, by start address: a record that hands out memory twice is refused.
+	spans []feedSpan
+}
+
+type feedSpan struct{ start, end uint64 }
+
+func newFedDevice(c *checker) *fedDevice {
+	d := &fedDevice{check: c, total: c.program.TotalBytes}
+	for _, s := range c.program.Start {
+		d.take(s.Addr, s.SizeBytes)
+	}
+	return d
+}
+
+func (d *fedDevice) find(addr uint64) int {
+	return sort.Search(len(d.spans), func(i int) bool { return d.spans[i].end > addr })
+}
+
+// take hands out memory, unless some of it is out already.
+func (d *fedDevice) take(addr, bytes uint64) bool {
+	if addr > 1<<62 {
+		return false
+	}
+	i := d.find(addr)
+	if i < len(d.spans) && d.spans[i].start < addr+bytes {
+		return false
+	}
+	d.spans = slices.Insert(d.spans, i, feedSpan{addr, addr + bytes})
+	d.used += bytes
+	return true
+}
+
+// give takes memory back, which may be a part of what take handed out or reach over several of them.
+func (d *fedDevice) give(addr, bytes uint64) {
+	d.used -= bytes
+	end := addr + bytes
+	i := d.find(addr)
+	for i < len(d.spans) && d.spans[i].start < end {
+		s := d.spans[i]
+		d.spans = slices.Delete(d.spans, i, i+1)
+		if s.start < addr {
+			d.spans = slices.Insert(d.spans, i, feedSpan{s.start, addr})
+			i++
+		}
+		if s.end > end {
+			d.spans = slices.Insert(d.spans, i, feedSpan{end, s.end})
+			i++
+		}
+	}
 }
 
 // next is the recorded event that is due now.
@@ -192,20 +265,19 @@ func (d *fedDevice) next() *allocator.Event {
 // Malloc implements allocator.Device.
 func (d *fedDevice) Malloc(bytes uint64) (uint64, bool) {
 	e := d.next()
-	if e == nil || e.Kind != allocator.EventSegmentAlloc {
+	if e == nil || e.Kind != allocator.EventSegmentAlloc || !d.take(e.Addr, bytes) {
 		return 0, false
 	}
-	d.used += bytes
 	return e.Addr, true
 }
 
 // Release implements allocator.Device.
-func (d *fedDevice) Release(_, bytes uint64) { d.used -= bytes }
+func (d *fedDevice) Release(addr, bytes uint64) { d.give(addr, bytes) }
 
 // ReserveRange implements allocator.Device: the next mapping begins at the start of the new range.
 func (d *fedDevice) ReserveRange(uint64) (uint64, bool) {
 	e := d.next()
-	if e == nil || e.Kind != allocator.EventSegmentMap {
+	if e == nil || e.Kind != allocator.EventSegmentMap || e.Addr > 1<<62 {
 		return 0, false
 	}
 	return e.Addr, true
@@ -215,17 +287,13 @@ func (d *fedDevice) ReserveRange(uint64) (uint64, bool) {
 func (d *fedDevice) ReleaseRange(_, _ uint64) {}
 
 // Commit implements allocator.Device.
-func (d *fedDevice) Commit(_, bytes, _ uint64) bool {
+func (d *fedDevice) Commit(addr, bytes, _ uint64) bool {
 	e := d.next()
-	if e == nil || e.Kind != allocator.EventSegmentMap {
-		return false
-	}
-	d.used += bytes
-	return true
+	return e != nil && e.Kind == allocator.EventSegmentMap && d.take(addr, bytes)
 }
 
 // Decommit implements allocator.Device.
-func (d *fedDevice) Decommit(_, bytes uint64) { d.used -= bytes }
+func (d *fedDevice) Decommit(addr, bytes uint64) { d.give(addr, bytes) }
 
 // TotalBytes implements allocator.Device.
 func (d *fedDevice) TotalBytes() uint64 { return d.total }

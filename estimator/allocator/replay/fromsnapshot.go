@@ -52,6 +52,7 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 		}
 	}
 	f.finish()
+	p.Final = finalSegments(s, device)
 	p.TotalBytes = unknownCardBytes
 	return p, nil
 }
@@ -325,12 +326,7 @@ func (f *forward) add(e *snapshot.Entry) error {
 	if e.SizeBytes > 1<<48 {
 		return fmt.Errorf("%v of %d bytes is impossible", e.Action, e.SizeBytes)
 	}
-	kind, ok := map[snapshot.Action]allocator.EventKind{
-		snapshot.ActionAlloc: allocator.EventAlloc, snapshot.ActionFreeRequested: allocator.EventFreeRequested,
-		snapshot.ActionFreeCompleted: allocator.EventFreeCompleted, snapshot.ActionSegmentAlloc: allocator.EventSegmentAlloc,
-		snapshot.ActionSegmentFree: allocator.EventSegmentFree, snapshot.ActionSegmentMap: allocator.EventSegmentMap,
-		snapshot.ActionSegmentUnmap: allocator.EventSegmentUnmap, snapshot.ActionOOM: allocator.EventOOM,
-	}[e.Action]
+	kind, ok := kindOf(e.Action)
 	if !ok {
 		return nil
 	}
@@ -393,4 +389,35 @@ func (f *forward) finish() {
 	if len(f.waiting) > 0 {
 		f.flush()
 	}
+}
+
+func kindOf(a snapshot.Action) (allocator.EventKind, bool) {
+	for kind, action := range actionOf {
+		if action == a {
+			return kind, true
+		}
+	}
+	return 0, false
+}
+
+// finalSegments is the recorded state at the end, in the words of the simulator.
+func finalSegments(s *snapshot.Snapshot, device int) []allocator.SegmentState {
+	final := []allocator.SegmentState{}
+	for i := range s.Segments {
+		seg := &s.Segments[i]
+		if seg.Device != device {
+			continue
+		}
+		out := allocator.SegmentState{Addr: seg.Addr, SizeBytes: seg.TotalBytes, Stream: seg.Stream, Small: seg.Small, Expandable: seg.Expandable}
+		for _, b := range seg.Blocks {
+			state := allocator.BlockState{Addr: b.Addr, SizeBytes: b.SizeBytes, Live: b.State == snapshot.ActiveAllocated, Pending: b.State == snapshot.ActivePendingFree}
+			if b.State != snapshot.Inactive { // a free block repeats the last request that it served
+				state.RequestedBytes = b.RequestedBytes
+			}
+			out.Blocks = append(out.Blocks, state)
+		}
+		final = append(final, out)
+	}
+	sort.Slice(final, func(i, j int) bool { return final[i].Addr < final[j].Addr })
+	return final
 }

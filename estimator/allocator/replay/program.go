@@ -66,6 +66,8 @@ type Program struct {
 	Blocks     int
 	// Answers, when the program was recorded, has one entry per Op.
 	Answers []Answer
+	// Final is the recorded state at the end; nil when it was not recorded.
+	Final []allocator.SegmentState
 	// pendingUntil holds, by pseudo stream, the Op during which a pending free was seen to complete.
 	pendingUntil map[uint64]int
 	// fed is set when the addresses of segments come from the record.
