@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
+	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -53,6 +55,8 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeCut, "its script, arguments or environment are larger than what is looked at"
 	case len(asks) == 0:
 		return codeNoGPU, "it asks for no GPU"
+	case !client.PlainName(r.Name) || strings.ContainsFunc(r.WorkDir+r.Comment+strings.Join(r.Argv[:min(1, len(r.Argv))], ""), unicode.IsControl):
+		return codeOddName, "its name, comment or a path could be taken for something else in a list of jobs"
 	case r.UserID == 0:
 		return codeRoot, "it belongs to root, and no probe runs as root"
 	case r.ArrayInx != "":

@@ -481,11 +481,8 @@ func (m *Manager) finish(ctx context.Context, l *life, t decisionlog.Transition)
 		delete(m.probes, p.name)
 	}
 	m.mu.Unlock()
-	if p != nil && p.slurmJobID != 0 {
-		// The probe's report has no reader any more. It may have ended by itself.
-		if err := m.config.Slurm.Cancel(ctx, p.slurmJobID); err != nil {
-			m.config.Logger.Debug("probe not cancelled", "probe", p.name, "error", err)
-		}
+	if p != nil {
+		m.cancelProbe(ctx, l, p)
 	}
 	if err := m.config.Spool.Remove(l.job.Token); err != nil {
 		m.config.Logger.Warn("spool not cleaned", "token", l.job.Token, "error", err)

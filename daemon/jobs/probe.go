@@ -14,7 +14,6 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/slurm/client"
 )
 
 // ProbeJob is what a probe is told of its job.
@@ -153,17 +152,29 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 	return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
 }
 
+// cancelProbe ends a probe whose report has no reader any more. We may cancel any job, so it is made sure that it is the probe: its id came
+// from a process of the job's owner.
+func (m *Manager) cancelProbe(ctx context.Context, l *life, p *probe) {
+	if p.slurmJobID == 0 || !m.isProbe(ctx, l, p, p.slurmJobID) {
+		return
+	}
+	if err := m.config.Slurm.Cancel(ctx, p.slurmJobID); err != nil {
+		m.config.Logger.Debug("probe not cancelled", "probe", p.name, "error", err)
+	}
+}
+
+func (m *Manager) isProbe(ctx context.Context, l *life, p *probe, id uint32) bool {
+	j, err := m.config.Slurm.Job(ctx, id)
+	return err == nil && !j.Ambiguous && j.UserID == l.job.UID && j.Name == p.name && !j.Ended()
+}
+
 // searchProbe looks for a probe of which only the name is known. When it surely was not submitted it is asked for again, once.
 func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) bool {
-	var mine []client.Job
 	for _, j := range view.byName[l.probe.name] {
-		if j.UserID == l.job.UID && !j.Ambiguous {
-			mine = append(mine, j)
+		if j.Ended() && j.UserID == l.job.UID || m.isProbe(ctx, l, l.probe, j.ID) {
+			m.setProbeJob(ctx, l.probe, j.ID)
+			return false
 		}
-	}
-	if len(mine) > 0 {
-		m.setProbeJob(ctx, l.probe, mine[0].ID)
-		return false
 	}
 	if view.at.Sub(l.since) < m.config.LaunchSettle {
 		return false

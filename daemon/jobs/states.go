@@ -72,11 +72,11 @@ const (
 	codeUserHold       = wire.SkipOnHold
 	codeRoot           = "root_job"
 	codeCut            = "too_large"
+	codeOddName        = "odd_job_name"
 	codeOptedOut       = wire.SkipOptOut
 	codeBusy           = "busy"
 	codeNeverSeen      = "never_seen"
 	codeAmbiguous      = "ambiguous_record"
-	codeStarted        = "started_before_found"
 	codeChangedEarly   = "request_changed_at_submit"
 	codeOwnerReleased  = "owner_lifted_hold"
 	codeOwnerChanged   = "owner_changed_job"

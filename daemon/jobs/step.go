@@ -130,7 +130,7 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 	if view == nil || view.at.Before(l.since) {
 		return true
 	}
-	j, there := view.byID[l.job.SlurmJobID]
+	j, there := m.jobIn(ctx, view, l.job.SlurmJobID)
 	if !there {
 		return !m.gone(ctx, l)
 	}
@@ -139,6 +139,17 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 		return false
 	}
 	return true
+}
+
+// jobIn is a job in a look at the queue. One that somebody else may have made look like two is asked for again by its id.
+func (m *Manager) jobIn(ctx context.Context, view *queueView, id uint32) (client.Job, bool) {
+	j, there := view.byID[id]
+	if there && j.Ambiguous {
+		if again, err := m.config.Slurm.Job(ctx, id); err == nil {
+			return again, true
+		}
+	}
+	return j, there
 }
 
 // gone asks for a job that a look at the queue did not show, and abandons it when the controller does not know it.
@@ -161,6 +172,9 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 			mine = append(mine, j)
 		}
 	}
+	if len(mine) > 1 || len(mine) == 1 && mine[0].Ambiguous {
+		mine = m.confirm(ctx, l, mine)
+	}
 	switch {
 	case len(mine) > 1:
 		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("%d jobs carry the token", len(mine)))
@@ -176,7 +190,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 	}
 	j := mine[0]
 	found := decisionlog.Transition{To: StateFound, SlurmJobID: j.ID, Detail: fmt.Sprintf("job %d carries the token", j.ID)}
-	if !request.Equivalent(j.Request, l.job.Asked) && !j.Ambiguous {
+	if !request.Equivalent(j.Request, l.job.Asked) {
 		// Another submit filter changed the job after us: what it wants is not known, so nothing is changed.
 		if !m.move(ctx, l, found) {
 			return false
@@ -191,6 +205,23 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 		}
 	}
 	return m.move(ctx, l, found)
+}
+
+// confirm asks again for each of the records that seem to carry a token, and keeps those that do.
+func (m *Manager) confirm(ctx context.Context, l *life, records []client.Job) []client.Job {
+	const most = 16
+	var sure []client.Job
+	asked := map[uint32]bool{}
+	for _, r := range records[:min(len(records), most)] {
+		if asked[r.ID] {
+			continue
+		}
+		asked[r.ID] = true
+		if j, err := m.config.Slurm.Job(ctx, r.ID); err == nil && !j.Ambiguous && j.UserID == l.job.UID && j.Token() == l.job.Token {
+			sure = append(sure, j)
+		}
+	}
+	return sure
 }
 
 // estimate asks the estimator. Whatever goes wrong is an unknown estimate with a reason.
@@ -297,7 +328,7 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	if view == nil || !view.at.After(l.since) {
 		return false
 	}
-	j, there := view.byID[l.job.SlurmJobID]
+	j, there := m.jobIn(ctx, view, l.job.SlurmJobID)
 	if !there {
 		m.gone(ctx, l)
 		return false

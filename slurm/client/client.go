@@ -79,19 +79,22 @@ func (c *Client) Version(ctx context.Context) (request.Version, error) {
 	return request.ParseVersion(string(text))
 }
 
-// EachJob calls each for every job that the controller knows, as it reads them.
+// EachJob calls each for every job that the controller knows, as it reads them. A user who puts line breaks into the name of a job
+// can make up records here: what is acted upon has to be asked for again with Job.
 func (c *Client) EachJob(ctx context.Context, each func(Job)) error {
-	return c.show(ctx, []string{"-a", "-o", "show", "job"}, each)
+	return c.show(ctx, []string{"-a", "-o", "show", "job"}, each, new(int))
 }
 
-// Job asks for one job. It returns ErrNoJob when the controller does not know it.
+// Job asks for one job. It returns ErrNoJob when the controller does not know it. What other users wrote into their jobs
+// cannot get into the answer.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	var found []Job
+	lines := 0
 	err := c.show(ctx, []string{"-a", "-o", "show", "job", strconv.FormatUint(uint64(id), 10)}, func(j Job) {
 		if j.ID == id {
 			found = append(found, j)
 		}
-	})
+	}, &lines)
 	var failed *CommandError
 	switch {
 	case errors.As(err, &failed):
@@ -104,7 +107,8 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 		return Job{}, err
 	case len(found) == 0:
 		return Job{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
-	case len(found) > 1:
+	case lines > 1:
+		// Names may hold line breaks, and with them whole lines that only look like a record.
 		found[0].Ambiguous = true
 	}
 	return found[0], nil
@@ -145,11 +149,15 @@ func (c *Client) Cancel(ctx context.Context, id uint32) error {
 	return c.run(ctx, filepath.Join(filepath.Dir(c.config.Scontrol), "scancel"), []string{strconv.FormatUint(uint64(id), 10)}, discard)
 }
 
-func (c *Client) show(ctx context.Context, argv []string, each func(Job)) error {
+// show calls each for every line that is a record, and counts all lines that are not empty.
+func (c *Client) show(ctx context.Context, argv []string, each func(Job), count *int) error {
 	return c.run(ctx, c.config.Scontrol, argv, func(out io.Reader) error {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
 		for lines.Scan() {
+			if len(bytes.TrimSpace(lines.Bytes())) > 0 {
+				*count++
+			}
 			if j, ok := ParseJob(lines.Bytes()); ok {
 				each(j)
 			}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -24,7 +25,8 @@ type Job struct {
 	StartAt      time.Time
 	AdminComment string
 	Request      request.Request
-	// Ambiguous says that a key stands twice on the line, as when a job is named like one; such a line is not acted upon.
+	// Ambiguous says that a key stands twice on the line or that the record has several lines, as when a job is named to look like
+	// another one; such a record is not acted upon.
 	Ambiguous bool
 }
 
@@ -125,6 +127,12 @@ func ParseJob(line []byte) (j Job, ok bool) {
 		MemPerTres: first("MemPerTres"), CpusPerTres: first("CpusPerTres"), Features: first("Features"),
 	}
 	return j, j.State != ""
+}
+
+// PlainName reports whether a job of this name has a record that can be read with certainty.
+func PlainName(name string) bool {
+	j, ok := ParseJob([]byte("JobId=1 JobName=" + name + " UserId=u(1) JobState=PENDING"))
+	return ok && !j.Ambiguous && j.Name == name && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // numberInParentheses reads 1001 out of alice(1001); a name may itself hold parentheses.

@@ -240,23 +240,12 @@ func changeType(result *Request, ask Ask, gres string, o Options) error {
 	if ask.Type != "" && !o.EnvDropped {
 		return refuse(CodeInnerSrun, "an srun inside the job would still ask for type %s", ask.Type)
 	}
-	entry := newEntry(o.Version, "gpu", want.Type, 1)
-	if o.Version.replacesGres() {
-		setEntry(result, ask, entry)
-		return nil
+	if !o.Version.replacesGres() {
+		// An untyped request can be given a type by moving it to another field, but no later update takes the type away
+		// again: a job that no node can then run would be stuck for ever (tried on 22.05.8).
+		return refuse(CodeSlurmVersion, "Slurm %s cannot change the GPU type of a pending job to %q in a way that could be undone", o.Version, want.Type)
 	}
-	if ask.Type != "" {
-		return refuse(CodeSlurmVersion, "Slurm %s cannot change the GPU type of a pending job from %s to %q", o.Version, ask.Type, want.Type)
-	}
-	// The same field refuses untyped -> typed up to 22.05; moving the request to the other field works.
-	switch ask.Field {
-	case PerNode:
-		moveEntry(result, ask, PerJob, entry)
-	case PerJob:
-		moveEntry(result, ask, PerNode, entry)
-	default:
-		return refuse(CodeSlurmVersion, "Slurm %s cannot give a type to a request made with %s", o.Version, ask.Field)
-	}
+	setEntry(result, ask, newEntry(o.Version, "gpu", want.Type, 1))
 	return nil
 }
 
