@@ -86,12 +86,8 @@ func (r *run) conclude() (Result, error) {
 	return Result{Bundle: b, Estimate: evaluate(r.options.Engine, b, r.options.GPU)}, nil
 }
 
-// Evaluate makes the estimate that belongs to a bundle: from the virtual GPU's
+// evaluate makes the estimate that belongs to a bundle: from the virtual GPU's
 // record where the run went far enough, and an unknown with its reasons otherwise.
-func Evaluate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
-	return evaluate(virtualGPU{}, b, p)
-}
-
 func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	m := &b.Manifest
 	e := estimator.NewUnknown(vgpu.Name, p.ID, m.Reasons...)
@@ -106,15 +102,26 @@ func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate
 	}
 	e.Versions, e.Steps, e.HostPeakBytes = m.Versions, m.Steps, m.HostPeakBytes
 	e.WallSeconds = (m.Timings.SandboxMillis + m.Timings.RunMillis) / 1000
-	if e.Reasons == nil {
-		e.Reasons = []estimator.Reason{}
-	}
+	e.Reasons = withoutRepeats(e.Reasons)
 	if err := e.Validate(); err != nil {
 		u := estimator.NewUnknown(vgpu.Name, p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
 		u.Versions, u.HostPeakBytes, u.WallSeconds = m.Versions, m.HostPeakBytes, e.WallSeconds
 		return u
 	}
 	return e
+}
+
+// withoutRepeats keeps the first reason of each code, except for those of which each names something else.
+func withoutRepeats(reasons []estimator.Reason) []estimator.Reason {
+	seen := map[string]bool{}
+	kept := []estimator.Reason{}
+	for _, r := range reasons {
+		if !seen[r.Code] || r.Code == "symbol_unanswered" || r.Code == "symbol_missing" {
+			kept = append(kept, r)
+		}
+		seen[r.Code] = true
+	}
+	return kept
 }
 
 func (r *run) outcome(reports Reports) trace.Outcome {
