@@ -106,9 +106,6 @@ const (
 	attributeCapabilityMinor = 76
 )
 
-// UsableBytes is what is left for a process after its CUDA context.
-func (p *Profile) UsableBytes() int64 { return p.Total.Bytes - p.Context.High() }
-
 // Multiprocessors is the number of streaming multiprocessors.
 func (p *Profile) Multiprocessors() int { return int(p.Attributes[attributeMultiprocessors]) }
 
