@@ -4,7 +4,6 @@ package bench
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,8 +100,8 @@ func estimateResnet50(b *testing.B, torch string) {
 	b.ReportMetric(ratio, "times-import")
 	b.ReportMetric(float64(hostBytes)/(1<<30), "host-GiB")
 	if ratio > maxTimesImport || hostBytes > maxHostBytes {
-		b.Error(fmt.Sprintf("%.2f times the import and %d bytes of host memory; at most %.1f times and %d bytes were promised",
-			ratio, hostBytes, maxTimesImport, maxHostBytes))
+		b.Errorf("%.2f times the import and %d bytes of host memory; at most %.1f times and %d bytes were promised",
+			ratio, hostBytes, maxTimesImport, maxHostBytes)
 	}
 }
 
