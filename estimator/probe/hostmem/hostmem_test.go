@@ -1,0 +1,66 @@
+package hostmem
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+)
+
+// TestSharedPagesCountOnce lets a process share 200 MiB with three children, as data loaders do.
+func TestSharedPagesCountOnce(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", `
+import os, sys, time
+block = bytearray(200 << 20)
+for i in range(0, len(block), 4096): block[i] = 1
+for _ in range(3):
+    if os.fork() == 0:
+        sys.stdin.read(); os._exit(0)
+print("ready", flush=True)
+sys.stdin.read()
+time.sleep(0.1)`)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	tree := TreeOf(cmd.Process.Pid)
+	if pids := tree(); len(pids) != 4 || pids[0] != cmd.Process.Pid {
+		t.Errorf("tree: %v", pids)
+	}
+	var told []int64
+	s := &Sampler{list: tree, step: 16 << 20, notify: func(b int64) { told = append(told, b) }}
+	s.sample()
+	s.sample()
+	if s.peak < 200<<20 || s.peak > 270<<20 {
+		t.Errorf("%d MiB for 200 MiB that four processes share", s.peak>>20)
+	}
+	if len(told) != 1 || told[0] > s.peak {
+		t.Errorf("told %v, peak %d", told, s.peak)
+	}
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if slices.Contains(AllButSelf(), os.Getpid()) {
+		t.Error("AllButSelf lists itself")
+	}
+}
+
+func TestStopWithoutProcesses(t *testing.T) {
+	if peak := Start(func() []int { return nil }, 1, nil).Stop(); peak != 0 {
+		t.Errorf("%d", peak)
+	}
+}
