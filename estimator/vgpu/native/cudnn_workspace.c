@@ -60,8 +60,6 @@ static void count_in_report(const struct gv_plan *first, int64_t high_bytes)
         totals.max_workspace_bytes = workspace;
     if (high_bytes > totals.max_high_bytes)
         totals.max_high_bytes = high_bytes;
-    if (first->source == GV_WORKSPACE_BOUNDED && workspace > totals.max_bounded_bytes)
-        totals.max_bounded_bytes = workspace;
 }
 
 static void work_out(const struct gv_conv *conv, const char *key, int key_length, struct entry *e)
@@ -142,14 +140,4 @@ void gv_cudnn_workspace_report(struct gv_workspace_report *report)
     pthread_mutex_lock(&lock);
     *report = totals;
     pthread_mutex_unlock(&lock);
-}
-
-void gv_cudnn_rnn_bytes(const struct gv_rnn *rnn, int64_t *workspace_bytes, int64_t *reserve_bytes)
-{
-    int64_t element = rnn->dtype == GV_DTYPE_DOUBLE ? 8 : rnn->dtype == GV_DTYPE_FLOAT ? 4 : 2;
-    int64_t gates = rnn->cell == 2 ? 4 : rnn->cell == 3 ? 3 : 1;
-    int64_t directions = rnn->bidirectional ? 2 : 1;
-    int64_t one_value = rnn->max_length * rnn->batch * rnn->hidden * directions * rnn->layers * element;
-    *workspace_bytes = one_value * (gates + 2);
-    *reserve_bytes = rnn->training ? one_value * (gates + 2) : 0;
 }

@@ -105,7 +105,6 @@ struct gv_workspace_report {
     int64_t planned, modelled, bounded; /* convolutions, each shape counted once */
     int64_t max_workspace_bytes;        /* largest first plan */
     int64_t max_high_bytes;             /* largest upper end of a first plan */
-    int64_t max_bounded_bytes;          /* largest first plan among the bounded ones */
     int64_t sum_workspace_bytes;        /* sums over distinct convolutions */
     int64_t sum_high_bytes;
 };
@@ -126,19 +125,5 @@ int64_t gv_cudnn_workspace(const struct gv_conv *conv);
 int64_t gv_cudnn_workspace_high(const struct gv_conv *conv);
 
 void gv_cudnn_workspace_report(struct gv_workspace_report *report);
-
-/* cuDNN's RNN: bytes of workspace and of reserve space. */
-struct gv_rnn {
-    int32_t cell;      /* cudnnRNNMode_t: 0 relu, 1 tanh, 2 lstm, 3 gru */
-    int32_t bidirectional;
-    int32_t layers;
-    int32_t dtype;     /* enum gv_conv_dtype, of the data */
-    int32_t training;
-    int32_t has_dropout;
-    int64_t input, hidden, projection; /* projection == hidden: none */
-    int64_t max_length, batch;
-    int64_t sum_of_lengths; /* of a packed batch; max_length * batch otherwise */
-};
-void gv_cudnn_rnn_bytes(const struct gv_rnn *rnn, int64_t *workspace_bytes, int64_t *reserve_bytes);
 
 #endif
