@@ -16,11 +16,7 @@ import (
 // own cost, a script of 16 KiB encoded and told to a daemon on this machine,
 // without sbatch, Slurm and its locks.
 func BenchmarkExchange(b *testing.B) {
-	dir, err := os.MkdirTemp("", "gresize-bench-")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { os.RemoveAll(dir) })
+	dir := openDir(b)
 	plugin := buildPlugin(b, dir)
 	driver := filepath.Join(dir, "driver")
 	if output, err := exec.Command("cc", "-O2", "-std=gnu11", "-D_GNU_SOURCE", "-rdynamic", "-o", driver,
@@ -46,8 +42,8 @@ func BenchmarkExchange(b *testing.B) {
 				took = append(took, runDriver(b, driver, plugin, c.socket, c.commands)...)
 			}
 			b.ReportMetric(0, "ns/op") // of a whole storm it says nothing
-			b.ReportMetric(millis(quantile(took, 0.5)), "p50-ms")
-			b.ReportMetric(millis(quantile(took, 0.99)), "p99-ms")
+			b.ReportMetric(Millis(Quantile(took, 0.5)), "p50-ms")
+			b.ReportMetric(Millis(Quantile(took, 0.99)), "p99-ms")
 			b.ReportMetric(float64(len(took)), "calls")
 		})
 	}

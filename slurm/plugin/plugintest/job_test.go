@@ -282,3 +282,9 @@ func TestModifyDoesNothing(t *testing.T) {
 		t.Error("job_modify must neither change the job nor ask anybody")
 	}
 }
+
+// TestStamp is what shadow mode does: the token and nothing else.
+func TestStamp(t *testing.T) {
+	before, after := submitWith(t, &wire.Reply{Verdict: wire.VerdictHold, Token: "t"})
+	checkChanges(t, before, after, map[string]string{"admin_comment": wire.TokenPrefix + "t"})
+}

@@ -159,6 +159,13 @@ func TestRealSlurm(t *testing.T) {
 		completed(t, c, sbatch(t, c, showGPUs, "--gres=gpu:1"))
 	})
 
+	t.Run("stamp", func(t *testing.T) {
+		peer.answer(&wire.Reply{Verdict: wire.VerdictHold, Token: "tok-s"})
+		if job, _ := completed(t, c, sbatch(t, c, showGPUs, "--gres=gpu:1")); job["AdminComment"] != "gresize:v1:tok-s" {
+			t.Errorf("AdminComment=%q", job["AdminComment"])
+		}
+	})
+
 	t.Run("rewrite", func(t *testing.T) {
 		peer.answer(&wire.Reply{Verdict: wire.VerdictRewrite, Rewrite: wire.Rewrite{
 			Features: ptr("gpu80g"), TresPerNode: ptr(""), TresPerJob: ptr("gres:gpu:a100:1"), PnMinMemory: ptr(uint64(300)),
