@@ -1,5 +1,5 @@
 #!/bin/bash
-# A 124 M parameter GPT, batch 6 x 1024 tokens: asks for an 80 GB card, fits on 12 GB.
+# A 124 M parameter GPT, batch 7 x 1024 tokens: asks for an 80 GB card, fits on 12 GB.
 #SBATCH --job-name=medium
 #SBATCH --gres=gpu:1
 #SBATCH --constraint=gpu80g
@@ -8,4 +8,4 @@
 #SBATCH --time=15
 #SBATCH --output=medium-%j.out
 set -eu
-python train_gpt.py --size 124M --batch-size 6
+python train_gpt.py --size 124M --batch-size 7

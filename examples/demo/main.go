@@ -73,9 +73,9 @@ func demo(ctx context.Context, build, python string, verbose bool) error {
 	fmt.Println(indent(out))
 
 	jobs := []*job{
-		{name: "small", why: "ResNet-50, batch 64"},
-		{name: "medium", why: "GPT of 124 M parameters, batch 6 x 1024, bf16"},
-		{name: "large", why: "GPT of 774 M parameters, batch 8 x 1024, bf16"},
+		{name: "small", why: "ResNet-50, batch 92"},
+		{name: "medium", why: "GPT of 124 M parameters, batch 7 x 1024, bf16"},
+		{name: "large", why: "GPT of 774 M parameters, batch 12 x 1024, bf16"},
 		{name: "unknown", why: "trains on what it got wrong: memory depends on values"},
 	}
 	if err := submit(ctx, s, python, jobs); err != nil {
