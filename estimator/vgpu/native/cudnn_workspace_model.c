@@ -27,6 +27,8 @@
 #define PER_IMAGE_MAX_BYTES ((int64_t)1 << 30)
 /* Larger images than this take the Winograd transform for the filter gradient even where there are tensor cores. */
 #define WINOGRAD_MIN_PIXELS (64 * 64)
+/* The largest such workspace that a measured run speaks for. */
+#define WINOGRAD_MAX_BYTES ((int64_t)3 << 30)
 /* In the tensor-core kernel for depthwise convolutions a channel is widened to a group of eight. */
 #define DEPTHWISE_WIDENING 8
 /* Up to this image size newer releases copy even for 1x1 convolutions. */
@@ -157,7 +159,7 @@ static int64_t older_release(const struct view *v)
                    ? sums
                    : 0;
     }
-    return winograd_fits(v) && v->pixels >= WINOGRAD_MIN_PIXELS ? winograd(v) : 0;
+    return winograd_fits(v) && v->pixels >= WINOGRAD_MIN_PIXELS && winograd(v) <= WINOGRAD_MAX_BYTES ? winograd(v) : 0;
 }
 
 /* cuDNN 9.8 and later, fp32 with TF32, and every release with fp16 and bf16. */
@@ -211,7 +213,7 @@ int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *c
         first = older && !v.half ? older_release(&v) : newer_release(device, &v);
         add_plan(plans, &count, max, first, GV_NOTE_TENSOR_CORE);
     }
-    if (winograd_fits(&v))
+    if (winograd_fits(&v) && winograd(&v) <= WINOGRAD_MAX_BYTES)
         add_plan(plans, &count, max, winograd(&v), GV_NOTE_WINOGRAD);
     if (!tensor_cores && count == 0 && is_pointwise(&v) && conv->op == GV_CONV_WGRAD && v.pixels > 1 &&
         v.pixels <= SMALL_IMAGE_PIXELS)
