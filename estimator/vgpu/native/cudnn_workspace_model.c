@@ -34,6 +34,11 @@
 /* Up to this image size newer releases copy even for 1x1 convolutions. */
 #define SMALL_IMAGE_PIXELS (16 * 16)
 
+/* Hopper: the first layer with a filter of up to so many pixels is computed in place, and so are narrow 1x1 convolutions. */
+#define FIRST_LAYER_PLAIN_PIXELS 16
+#define NARROW_CHANNELS 96
+#define WIDE_CHANNELS 512
+
 #define WINOGRAD_TILE 4
 #define WINOGRAD_VALUES 36
 
@@ -68,6 +73,11 @@ static int64_t times(int64_t a, int64_t b)
     if (a == 0 || b == 0)
         return 0;
     return a > limit / b ? limit : a * b;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
 }
 
 static int64_t tensor_bytes(const struct gv_conv_tensor *t)
@@ -111,9 +121,10 @@ static int has_tensor_cores(const struct gv_cudnn_device *device, const struct g
     }
 }
 
+/* A 1x1 filter is the same in both orders. */
 static int64_t copies(const struct view *v)
 {
-    return v->x_bytes + v->w_bytes + v->y_bytes;
+    return v->x_bytes + v->y_bytes + (v->filter_pixels > 1 ? v->w_bytes : 0);
 }
 
 static int is_pointwise(const struct view *v)
@@ -168,8 +179,10 @@ static int64_t newer_release(const struct gv_cudnn_device *device, const struct 
     const struct gv_conv *c = v->conv;
     int hopper = device->cc_major >= 9;
 
-    if (v->depthwise || c->x.dim[1] <= FEW_CHANNELS || (v->channels_last && v->half))
+    if (v->depthwise || (v->channels_last && v->half))
         return 0;
+    if (c->x.dim[1] <= FEW_CHANNELS)
+        return hopper && v->filter_pixels > FIRST_LAYER_PLAIN_PIXELS ? copies(v) : 0;
     if (!is_pointwise(v)) {
         if (v->groups > 1 && !v->half && !hopper)
             return c->op == GV_CONV_WGRAD ? copies(v) : 0;
@@ -180,14 +193,10 @@ static int64_t newer_release(const struct gv_cudnn_device *device, const struct 
         return 0;
     if (c->op == GV_CONV_WGRAD)
         return hopper || v->pixels <= SMALL_IMAGE_PIXELS ? copies(v) : v->half ? 0 : per_image_sums(v);
-    if (hopper)
-        return v->half || c->op == GV_CONV_DGRAD ? copies(v) : 0;
-    return 0;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
+    if (!hopper || (!v->half && c->op == GV_CONV_FORWARD && larger(c->x.dim[1], c->y.dim[1]) <= NARROW_CHANNELS))
+        return 0;
+    /* From few channels the fp32 kernels of Hopper read x as a copy and write y as it is wanted. */
+    return !v->half && c->op == GV_CONV_FORWARD && c->x.dim[1] < WIDE_CHANNELS ? v->x_bytes : copies(v);
 }
 
 static void add_plan(struct gv_plan *plans, int *count, int max, int64_t bytes, uint32_t notes)
