@@ -39,7 +39,7 @@ func MergeFeatures(user, ours string, own map[string]bool) (string, error) {
 		if t == "" {
 			return "", refuse(CodeConstraint, "the constraint %.200q has an empty term", user)
 		}
-		if !allOwn(inner, own) {
+		if t != ours && !allOwn(inner, own) {
 			kept = append(kept, t)
 		}
 	}

@@ -209,8 +209,7 @@ func (r Request) Change(target Target, o Options) (Change, error) {
 	return Change{Set: Difference(r, result), Result: result}, nil
 }
 
-// Difference lists what to send so that a job with request from becomes one with request to.
-// Emptied fields come first: the controller appends to a field that is not yet empty.
+// Difference lists what to send, in one update, so that a job with request from becomes one with request to. Emptied fields come first.
 func Difference(from, to Request) []Assignment {
 	var set []Assignment
 	for _, f := range Fields {
