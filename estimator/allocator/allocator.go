@@ -374,23 +374,11 @@ func (a *Allocator) search(r *request) bool {
 		r.pool.searches++
 	}
 	free := &r.set.free
-	c := free.lowerBound(r.size, 0)
-	if !free.valid(c) {
+	c, ok := a.bestFit(r)
+	if !ok {
 		return false
-	}
-	if a.blocks[free.at(c).block].rng >= 0 {
-		if c = a.searchExpandable(free, c); !free.valid(c) {
-			return false
-		}
 	}
 	e := free.at(c)
-	if r.size < a.config.MaxSplitBytes {
-		if e.size >= a.config.MaxSplitBytes {
-			return false
-		}
-	} else if e.size >= r.size+a.config.MaxNonSplitBytes { // wraps around for an absurd option, as the original does
-		return false
-	}
 	r.block = e.block
 	if a.shouldSplit(r, e.size) {
 		rest := freeEntry{e.size - r.size, e.addr + r.size, e.block}
@@ -400,6 +388,36 @@ func (a *Allocator) search(r *request) bool {
 	}
 	free.remove(c)
 	return true
+}
+
+// bestFit finds the free block that serves a request.
+func (a *Allocator) bestFit(r *request) (cursor, bool) {
+	free := &r.set.free
+	c := free.lowerBound(r.size, 0)
+	if !free.valid(c) {
+		return c, false
+	}
+	if a.blocks[free.at(c).block].rng >= 0 {
+		if c = a.searchExpandable(free, c); !free.valid(c) {
+			return c, false
+		}
+	}
+	e := free.at(c)
+	if r.size < a.config.MaxSplitBytes {
+		return c, e.size < a.config.MaxSplitBytes
+	}
+	return c, e.size < r.size+a.config.MaxNonSplitBytes // wraps around for an absurd option, as the original does
+}
+
+// Fits reports whether a request would be served from a free block, without growing.
+func (a *Allocator) Fits(bytes, streamHandle uint64) bool {
+	if bytes == 0 || bytes > maxRequestBytes {
+		return false
+	}
+	size := a.RoundSize(bytes)
+	p, stream := a.poolFor(size, streamHandle), a.stream(streamHandle)
+	_, ok := a.bestFit(&request{size: size, stream: stream, pool: p, set: a.set(p, stream)})
+	return ok
 }
 
 func (a *Allocator) searchExpandable(free *freeSet, c cursor) cursor {

@@ -210,6 +210,10 @@ func (d *decoder) snapshot(top value) (*Snapshot, error) {
 			if v.kind == kindDict {
 				s.Settings = d.settings(d.containers[v.num].items)
 			}
+		case "gresize":
+			if v.kind == kindDict {
+				s.Origin = d.origin(d.containers[v.num].items)
+			}
 		}
 	}
 	if !seen {
@@ -265,4 +269,17 @@ func (d *decoder) settings(items []value) *Settings {
 		}
 	}
 	return s
+}
+
+func (d *decoder) origin(items []value) *Origin {
+	o := &Origin{}
+	for i := 0; i+1 < len(items); i += 2 {
+		switch d.text(items[i]) {
+		case "torch_version":
+			o.TorchVersion = d.text(items[i+1])
+		case "total_bytes":
+			o.TotalBytes = number(items[i+1])
+		}
+	}
+	return o
 }

@@ -17,6 +17,15 @@ type Snapshot struct {
 	Traces [][]Entry
 	// Settings is nil when the snapshot does not say.
 	Settings *Settings
+	// Origin is what gresize adds to the snapshots that it writes; the viewer ignores it.
+	Origin *Origin
+}
+
+// Origin names what PyTorch's own snapshots leave out.
+type Origin struct {
+	TorchVersion string
+	// TotalBytes is the memory of the card, 0 when it is not known.
+	TotalBytes uint64
 }
 
 // Segment is one cudaMalloc, or one contiguous mapped part of an expandable range.

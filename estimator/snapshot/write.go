@@ -26,6 +26,14 @@ func Write(out io.Writer, s *Snapshot) error {
 		w.settings(s.Settings)
 		w.key("external_annotations")
 		w.raw(opEmptyList)
+		if s.Origin != nil {
+			w.key("gresize")
+			w.dict(func() {
+				w.key("torch_version")
+				w.text(s.Origin.TorchVersion)
+				w.field("total_bytes", s.Origin.TotalBytes)
+			})
+		}
 	})
 	w.raw(opStop)
 	if w.err != nil {

@@ -35,7 +35,10 @@ type CheckResult struct {
 var ErrNotRecorded = errors.New("the file holds requests without recorded answers: there is nothing to compare")
 
 // Check runs the program as it was recorded and compares every answer.
-func (p *Program) Check() (*CheckResult, error) {
+func (p *Program) Check() (*CheckResult, error) { return p.check(nil) }
+
+// check calls before, when given, ahead of every request.
+func (p *Program) check(before func(c *checker, op int)) (*CheckResult, error) {
 	if p.Answers == nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, ErrNotRecorded)
 	}
@@ -62,6 +65,11 @@ func (p *Program) Check() (*CheckResult, error) {
 		return nil, err
 	}
 	for i := range p.Ops {
+		c.events = c.events[:0]
+		c.runner.op = i
+		if before != nil {
+			before(&c, i)
+		}
 		if err := c.step(i); err != nil {
 			return nil, fmt.Errorf("%s: request %d: %w", p.Name, i, err)
 		}
@@ -111,8 +119,6 @@ func (c *checker) differ(op int, what, recorded, computed string) {
 
 func (c *checker) step(i int) error {
 	op, want := &c.program.Ops[i], &c.program.Answers[i]
-	c.events = c.events[:0]
-	c.runner.op = i
 	addr, err := c.runner.step(op)
 	var oom *allocator.OOMError
 	if err != nil && !errors.As(err, &oom) {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/gresize/gresize/estimator/allocator"
@@ -9,9 +10,18 @@ import (
 )
 
 // FromSnapshot makes a program of the history that a snapshot holds for one device, with the recorded answers. A history that starts in the middle of a
-// run is undone from the final state backwards to find the state it started from. version is the PyTorch release of the snapshot: it does not say
-// itself, and the zero value means the newest known.
+// run is undone from the final state backwards to find the state it started from. version is the PyTorch release of the snapshot, which does not say
+// itself; the zero value means the one that gresize wrote into it, or the newest known.
 func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, name string) (*Program, error) {
+	total := uint64(unknownCardBytes)
+	if s.Origin != nil {
+		if v, err := allocator.ParseVersion(s.Origin.TorchVersion); err == nil && version == (allocator.Version{}) {
+			version = v
+		}
+		if s.Origin.TotalBytes != 0 {
+			total = min(s.Origin.TotalBytes, Unlimited)
+		}
+	}
 	if version == (allocator.Version{}) {
 		version = allocator.Newest
 	}
@@ -53,7 +63,11 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 	}
 	f.finish()
 	p.Final = finalSegments(s, device)
-	p.TotalBytes = unknownCardBytes
+	p.TotalBytes = total
+	if err := p.resolveReleases(); err != nil {
+		return nil, err
+	}
+	p.TotalKnown = total != unknownCardBytes
 	return p, nil
 }
 
@@ -315,8 +329,7 @@ func (f *forward) request(op Op, answer Answer) int {
 func (f *forward) free(block int32, addr uint64, events []allocator.Event) {
 	stream := firstPseudoStream + f.streams
 	f.streams++
-	f.request(Op{Kind: OpRecordStream, Block: block, Stream: stream}, Answer{})
-	op := f.request(Op{Kind: OpFree, Block: block}, Answer{Events: events})
+	op := f.request(Op{Kind: OpFree, Block: block, Stream: stream}, Answer{Events: events})
 	f.pending[addr] = pendingBlock{stream, op}
 	f.program.pendingUntil[stream] = maxOps
 	delete(f.blockAt, addr)
@@ -333,6 +346,9 @@ func (f *forward) add(e *snapshot.Entry) error {
 	event := allocator.Event{Kind: kind, Addr: e.Addr, SizeBytes: e.SizeBytes, Stream: e.Stream}
 	switch e.Action {
 	case snapshot.ActionAlloc, snapshot.ActionOOM:
+		if e.Action == snapshot.ActionAlloc {
+			f.splitRelease()
+		}
 		op := Op{Kind: OpAlloc, Block: f.block(), Bytes: e.SizeBytes, Stream: e.Stream}
 		answer := Answer{Events: append(f.waiting, event)}
 		f.waiting = nil
@@ -364,11 +380,8 @@ func (f *forward) add(e *snapshot.Entry) error {
 		if p.op == len(f.program.Ops)-1 && len(f.waiting) == 0 {
 			// The usual case: it completes at once. No other stream is involved.
 			delete(f.program.pendingUntil, p.stream)
-			n := len(f.program.Ops)
-			f.program.Ops[n-2] = f.program.Ops[n-1]
-			f.program.Answers[n-2] = f.program.Answers[n-1]
-			f.program.Answers[n-2].Events = append(f.program.Answers[n-2].Events, event)
-			f.program.Ops, f.program.Answers = f.program.Ops[:n-1], f.program.Answers[:n-1]
+			f.program.Ops[p.op].Stream = 0
+			f.program.Answers[p.op].Events = append(f.program.Answers[p.op].Events, event)
 			return nil
 		}
 		f.program.pendingUntil[p.stream] = len(f.program.Ops)
@@ -377,6 +390,152 @@ func (f *forward) add(e *snapshot.Entry) error {
 		f.waiting = append(f.waiting, event)
 	}
 	return nil
+}
+
+// splitRelease ascribes segments that were given back, without a new one after them, to an empty_cache call before the allocation: an allocation that
+// gives something back grows afterwards, or fails.
+func (f *forward) splitRelease() {
+	last := lastRelease(f.waiting)
+	if last < 0 || slices.ContainsFunc(f.waiting[last:], func(e allocator.Event) bool {
+		return e.Kind == allocator.EventSegmentAlloc || e.Kind == allocator.EventSegmentMap
+	}) {
+		return
+	}
+	rest := slices.Clone(f.waiting[last+1:])
+	f.waiting = f.waiting[:last+1]
+	f.flush()
+	f.waiting = rest
+}
+
+// lastRelease is the index of the last event that gave memory back, or -1.
+func lastRelease(events []allocator.Event) int {
+	for i := len(events) - 1; i >= 0; i-- {
+		if k := events[i].Kind; k == allocator.EventSegmentFree || k == allocator.EventSegmentUnmap {
+			return i
+		}
+	}
+	return -1
+}
+
+// A history does not say why memory was given back, nor whether a delayed free completed by itself or was waited for. reading is how one request is read.
+type reading uint8
+
+const (
+	asRequested   reading = iota // the request gave back, and frees had completed by themselves
+	waitedFor                    // the request waited for the frees, after its search had failed
+	afterEmptying                // an empty_cache call came before the request
+	undecided
+)
+
+// maxReadings bounds how often a history is read again.
+const maxReadings = 64
+
+// resolveReleases chooses the reading of each ambiguous request under which the simulator agrees with the record, and writes it into the program.
+func (p *Program) resolveReleases() error {
+	readings := map[int]reading{}
+	for range maxReadings {
+		restore := p.delay(readings)
+		res, err := p.check(func(c *checker, i int) {
+			op := &p.Ops[i]
+			if op.Kind != OpAlloc || lastRelease(p.Answers[i].Events) < 0 || readings[i] == waitedFor {
+				return
+			}
+			// What fits without the frees that complete now would have been served: then the cache was emptied before.
+			if readings[i] == afterEmptying || c.runner.a.Fits(op.Bytes, op.Stream) {
+				readings[i] = afterEmptying
+				c.runner.a.EmptyCache()
+			}
+		})
+		if err != nil {
+			return err
+		}
+		if res.First == nil || res.First.Op >= len(p.Ops) {
+			break
+		}
+		i := res.First.Op
+		next := readings[i] + 1
+		if next == waitedFor && !slices.ContainsFunc(p.Answers[i].Events, func(e allocator.Event) bool { return e.Kind == allocator.EventFreeCompleted }) {
+			next++
+		}
+		if next == afterEmptying && lastRelease(p.Answers[i].Events) < 0 {
+			next++
+		}
+		restore()
+		if p.Ops[i].Kind != OpAlloc || next >= undecided && !p.reopenFree(i) {
+			break // no reading agrees: the difference stands
+		}
+		if next >= undecided {
+			next = waitedFor
+		}
+		readings[i] = next
+	}
+	var before []int
+	for i, r := range readings {
+		if r == afterEmptying {
+			before = append(before, i)
+		}
+	}
+	if len(before) > 0 {
+		slices.Sort(before)
+		p.insertEmptyCache(before)
+	}
+	return nil
+}
+
+// delay makes frees that were waited for complete only when they are waited for. The returned function takes that back.
+func (p *Program) delay(readings map[int]reading) func() {
+	old := map[uint64]int{}
+	for stream, until := range p.pendingUntil {
+		if readings[until] == waitedFor {
+			old[stream] = until
+			p.pendingUntil[stream] = maxOps
+		}
+	}
+	return func() {
+		for stream, until := range old {
+			p.pendingUntil[stream] = until
+		}
+	}
+}
+
+// reopenFree takes the completion of a free away from it and gives it to the request that follows at once: its search came first, and it then waited.
+func (p *Program) reopenFree(i int) bool {
+	if i == 0 || p.Ops[i-1].Kind != OpFree || p.Ops[i-1].Stream != 0 || len(p.Answers[i-1].Events) != 2 {
+		return false
+	}
+	stream := uint64(firstPseudoStream + 1<<62 + uint64(i))
+	p.Ops[i-1].Stream = stream
+	p.pendingUntil[stream] = i
+	completed := p.Answers[i-1].Events[1]
+	p.Answers[i-1].Events = p.Answers[i-1].Events[:1:1]
+	p.Answers[i].Events = append([]allocator.Event{completed}, p.Answers[i].Events...)
+	return true
+}
+
+func (p *Program) insertEmptyCache(before []int) {
+	ops := make([]Op, 0, len(p.Ops)+len(before))
+	answers := make([]Answer, 0, len(p.Ops)+len(before))
+	moved := make([]int, len(p.Ops)+1)
+	for i, op := range p.Ops {
+		moved[i] = len(ops)
+		answer := p.Answers[i]
+		if len(before) > 0 && before[0] == i {
+			before = before[1:]
+			last := lastRelease(answer.Events)
+			ops = append(ops, Op{Kind: OpEmptyCache})
+			answers = append(answers, Answer{Events: answer.Events[:last+1]})
+			answer.Events = answer.Events[last+1:]
+		}
+		ops = append(ops, op)
+		answers = append(answers, answer)
+	}
+	moved[len(p.Ops)] = len(ops)
+	for stream, until := range p.pendingUntil {
+		if until <= len(p.Ops) {
+			p.pendingUntil[stream] = moved[until]
+		}
+	}
+	p.Ops, p.Answers = ops, answers
 }
 
 // flush ascribes events that no allocation explains to an empty_cache call: segments that are given back, with what was waiting.

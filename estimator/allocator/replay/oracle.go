@@ -47,6 +47,7 @@ func ReadOracle(in io.Reader, name string) (*Program, error) {
 		return nil, fmt.Errorf("%s: not an oracle trace: the first line must begin with %q", name, OracleMagic)
 	}
 	o.program.Blocks = int(o.blocks)
+	o.program.TotalKnown = o.program.TotalBytes != 0
 	return o.program, nil
 }
 

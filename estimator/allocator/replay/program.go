@@ -31,7 +31,8 @@ type Op struct {
 	Kind  OpKind
 	Block int32
 	// Bytes is the request of an OpAlloc, the new time of an OpClock, the number of a private pool.
-	Bytes    uint64
+	Bytes uint64
+	// Stream is the stream of an OpAlloc or OpRecordStream. On an OpFree that is not 0, it is a stream that the block waits for.
 	Stream   uint64
 	Fraction float64
 }
@@ -61,6 +62,8 @@ type Program struct {
 	Config   allocator.Config
 	// TotalBytes is the card's memory for this process, 0 when it is not known.
 	TotalBytes uint64
+	// TotalKnown is false when TotalBytes is only an assumption.
+	TotalKnown bool
 	Start      []StartSegment
 	Ops        []Op
 	Blocks     int
@@ -240,6 +243,11 @@ func (r *runner) step(op *Op) (uint64, error) {
 	case OpFree:
 		id := r.ids[op.Block]
 		r.ids[op.Block] = allocator.NoBlock
+		if op.Stream != 0 {
+			if err := r.a.RecordStream(id, op.Stream); err != nil {
+				return 0, err
+			}
+		}
 		return 0, r.a.Free(id)
 	case OpRecordStream:
 		return 0, r.a.RecordStream(r.ids[op.Block], op.Stream)

@@ -28,6 +28,11 @@ func (p *Program) Snapshot(o RunOptions) (*snapshot.Snapshot, *RunResult, error)
 	if config.MaxSplitBytes != 0 && config.MaxSplitBytes < 1<<62 {
 		s.Settings.MaxSplitBytes = int64(config.MaxSplitBytes)
 	}
+	version := p.Version
+	if o.Version != (allocator.Version{}) {
+		version = o.Version
+	}
+	s.Origin = &snapshot.Origin{TorchVersion: version.String(), TotalBytes: res.Card.TotalBytes()}
 	s.Segments = snapshotSegments(res.Allocator.Segments())
 	return s, res, nil
 }
