@@ -69,6 +69,11 @@ func Parse(path, text string) (*Config, error) {
 		if errors.As(err, &parse) {
 			return nil, &FileError{Path: path, Line: parse.Position.Line, Column: max(parse.Position.Col, 1), Field: parse.LastKey, Problem: strings.TrimPrefix(parse.Message, "toml: ")}
 		}
+		// A value of the wrong kind has its place in the text alone.
+		if m := wrongKind.FindStringSubmatch(err.Error()); m != nil {
+			line, _ := strconv.Atoi(m[1])
+			return nil, &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: m[3]}
+		}
 		return nil, &FileError{Path: path, Problem: err.Error()}
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
@@ -87,6 +92,7 @@ func Parse(path, text string) (*Config, error) {
 }
 
 var (
+	wrongKind   = regexp.MustCompile(`^toml: line (\d+) \(last key "([^"]*)"\): (.*)$`)
 	indexed     = regexp.MustCompile(`\[(\d+)\]`)
 	plainWord   = regexp.MustCompile(`^[A-Za-z0-9_.+-]{1,128}$`)
 	oneTypedGPU = regexp.MustCompile(`^gpu:[A-Za-z0-9_.+-]*[A-Za-z_][A-Za-z0-9_.+-]*(:1)?$`)

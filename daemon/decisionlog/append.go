@@ -31,7 +31,7 @@ type Job struct {
 	QOS        string          `json:"qos,omitempty"`
 	WorkDir    string          `json:"work_dir"`
 	Asked      request.Request `json:"asked"`
-	// Profile is the GPU profile on which the job is probed.
+	// Profile is the GPU profile on which the job is probed, the latest one when there were several.
 	Profile      string    `json:"profile,omitempty"`
 	Fingerprint  string    `json:"fingerprint"`
 	ScriptSHA256 string    `json:"script_sha256"`
@@ -95,9 +95,10 @@ type Transition struct {
 	Detail   string
 	// Finished marks the last state of a job.
 	Finished bool
-	// SlurmJobID and NodeList are stored when they are not empty.
+	// SlurmJobID, NodeList and Profile are stored when they are not empty.
 	SlurmJobID uint32
 	NodeList   string
+	Profile    string
 	// NewProbe is a probe that will be asked for next.
 	NewProbe *Probe
 	// Reported tells what arrived from the probe named in it.
@@ -149,7 +150,7 @@ func (l *Log) Advance(ctx context.Context, t Transition) error {
 
 func advance(ctx context.Context, tx *sql.Tx, t Transition) error {
 	done, err := tx.ExecContext(ctx, `UPDATE jobs SET state = ?, finished = ?, updated_at = ?, slurm_job_id = coalesce(nullif(?, 0), slurm_job_id),
-		node_list = coalesce(nullif(?, ''), node_list) WHERE id = ? AND state = ? AND finished = 0`, t.To, t.Finished, millis(t.At), t.SlurmJobID, text(t.NodeList), t.Job, t.From)
+		node_list = coalesce(nullif(?, ''), node_list), profile = coalesce(nullif(?, ''), profile) WHERE id = ? AND state = ? AND finished = 0`, t.To, t.Finished, millis(t.At), t.SlurmJobID, text(t.NodeList), t.Profile, t.Job, t.From)
 	if err != nil {
 		return err
 	}

@@ -96,19 +96,23 @@ func (s *Spool) Bundle(token string) ([]byte, error) {
 	return s.get(token, bundleSuffix, MaxBundleBytes)
 }
 
+// RemoveBundle forgets a job's bundle and keeps its script.
+func (s *Spool) RemoveBundle(token string) error { return s.remove(token, bundleSuffix) }
+
 // Remove forgets everything about a job.
 func (s *Spool) Remove(token string) error {
-	var errs []error
-	for _, suffix := range []string{jobSuffix, bundleSuffix} {
-		path, err := s.path(token, suffix)
-		if err != nil {
-			return err
-		}
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+	return errors.Join(s.remove(token, jobSuffix), s.remove(token, bundleSuffix))
+}
+
+func (s *Spool) remove(token, suffix string) error {
+	path, err := s.path(token, suffix)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs...)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("clean spool: %w", err)
+	}
+	return nil
 }
 
 // Keep removes what belongs to none of the tokens: jobs that ended while nobody looked.
