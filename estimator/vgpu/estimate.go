@@ -36,7 +36,7 @@ func (r *rankReport) allowance() int64 {
 			bytes += b.LargestBytes
 		}
 	}
-	return min(bytes+r.PeakReservedBytes/100*percent, estimator.MaxBytes/4)
+	return min(bytes, maxMemoryBytes) + r.PeakReservedBytes/100*percent
 }
 
 // Estimate makes the answer from a bundle that ReadReports' ranks went into, for the card it was recorded on.
@@ -61,11 +61,11 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 		point, high := p.OutsideBytes(ranks[i].Libraries)
 		a.Ranks = append(a.Ranks, ranks[i].estimate(i, point, high))
 	}
+	a.judgeReasons()
 	a.judgeOutcome(b)
 	for i := range ranks {
 		a.judgeRank(&ranks[i])
 	}
-	a.judgeReasons()
 	if len(a.Reasons) > estimator.MaxReasons {
 		a.Reasons = a.Reasons[:estimator.MaxReasons]
 	}
@@ -91,6 +91,7 @@ var limits = map[string]estimator.Confidence{
 	"cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
 }
 
+// judgeReasons looks at what the runner and the reports found; what is found from here on brings its own limit.
 func (a *answer) judgeReasons() {
 	for _, r := range a.Reasons {
 		if limit, ok := limits[r.Code]; ok {

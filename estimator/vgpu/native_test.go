@@ -10,29 +10,40 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gresize/gresize/estimator/vgpu/manifest"
 )
 
-// libDir is the virtual GPU that TestMain built from this very tree.
-var libDir string
+// built is the virtual GPU of this very tree, made at its first use; the directory goes when the tests are done.
+var built struct {
+	sync.Once
+	root, output string
+	err          error
+}
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
+func libDir(t *testing.T) string {
+	t.Helper()
+	built.Do(func() {
+		if built.root, built.err = os.MkdirTemp("", "gresize-vgpu-test-"); built.err != nil {
+			return
+		}
+		out, err := exec.Command("make", "-s", "-j2", "OUT="+filepath.Join(built.root, "lib")).CombinedOutput()
+		built.output, built.err = string(out), err
+	})
+	if built.err != nil {
+		t.Fatalf("make: %v\n%s", built.err, built.output)
+	}
+	return filepath.Join(built.root, "lib")
+}
 
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "gresize-vgpu-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if built.root != "" {
+		os.RemoveAll(built.root)
 	}
-	defer os.RemoveAll(dir)
-	libDir = filepath.Join(dir, "lib")
-	if out, err := exec.Command("make", "-s", "-j2", "OUT="+libDir).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "make: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	os.Exit(status)
 }
 
 // newestGlibc is the C library of the oldest clusters: CentOS 7.
@@ -40,9 +51,9 @@ var newestGlibc = []int{2, 17}
 
 func builtLibraries(t *testing.T) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(libDir, "vgpu", "*.so*"))
+	paths, err := filepath.Glob(filepath.Join(libDir(t), "vgpu", "*.so*"))
 	if err != nil || len(paths) < 20 {
-		t.Fatalf("%d libraries in %s: %v", len(paths), libDir, err)
+		t.Fatalf("%d libraries in %s: %v", len(paths), libDir(t), err)
 	}
 	return paths
 }
@@ -97,7 +108,7 @@ func TestLibrariesExportEverySymbolOfEveryRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	for soname, lib := range union {
-		f, err := elf.Open(filepath.Join(libDir, "vgpu", soname))
+		f, err := elf.Open(filepath.Join(libDir(t), "vgpu", soname))
 		if err != nil {
 			t.Error(err)
 			continue
@@ -141,7 +152,7 @@ func TestRuntimeAndDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, runtime := range []string{"libcudart.so.12", "libcudart.so.13"} {
-		env, err := Environment(Options{LibDir: libDir, ProfilePath: profile, ReportDir: reports, CapacityBytes: 1 << 30}, os.Environ())
+		env, err := Environment(Options{LibDir: libDir(t), ProfilePath: profile, ReportDir: reports, CapacityBytes: 1 << 30}, os.Environ())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +199,7 @@ func TestAuditRedirectsWhatRunPathsAndFullPathsWouldFind(t *testing.T) {
 	compile(t, "-o", opener, write("opener.c", "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) { int v; int (*f)(int *) = dlsym(dlopen(\""+real+"\", RTLD_NOW), \"ncclGetVersion\"); f(&v); printf(\"%d\", v); return 0; }\n"), "-ldl")
 	compile(t, "-o", other, write("other.c", "#include <stdio.h>\n#include <string.h>\nint main(void) { char line[4096]; FILE *f = fopen(\"/proc/self/maps\", \"r\"); int ours = 0;\n"+
 		"while (fgets(line, sizeof line, f)) if (strstr(line, \"libgresize-vgpu\")) ours = 1; printf(\"%d\", ours); return 0; }\n"))
-	env, err := Environment(Options{LibDir: libDir}, os.Environ())
+	env, err := Environment(Options{LibDir: libDir(t)}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +234,7 @@ func TestNvidiaSMI(t *testing.T) {
 		{"--format=csv,noheader --query-gpu=index,driver_version --id=0", "0, 1.2.3\n"},
 		{"--query-compute-apps=pid --format=csv", ""},
 	} {
-		cmd := exec.Command(filepath.Join(libDir, "bin", "nvidia-smi"), strings.Fields(c.args)...)
+		cmd := exec.Command(filepath.Join(libDir(t), "bin", "nvidia-smi"), strings.Fields(c.args)...)
 		cmd.Env = append(os.Environ(), "GRESIZE_VGPU_PROFILE="+profile, "GRESIZE_VGPU_COUNT=2")
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != c.want {
 			t.Errorf("nvidia-smi %s: %v\n%swant\n%s", c.args, err, out, c.want)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,8 @@ const (
 	maxDevicesInOne = 64
 	maxSteps        = 1 << 30
 	maxSeconds      = 30 * 24 * 3600
+	// maxMemoryBytes is beyond every card and every host, and leaves room for sums within estimator.MaxBytes.
+	maxMemoryBytes = int64(1) << 44
 )
 
 // The schemas of the two files that a process leaves.
@@ -359,7 +362,7 @@ func checkNumbers(counts, sizes []int64) error {
 		}
 	}
 	for _, s := range sizes {
-		if s < 0 || s > estimator.MaxBytes {
+		if s < 0 || s > maxMemoryBytes {
 			return fmt.Errorf("a size of %d bytes", s)
 		}
 	}
@@ -439,13 +442,17 @@ func versions(p *Python) estimator.Versions {
 	return v
 }
 
-// symbols names the library of each unanswered symbol.
-func symbols(unanswered map[string]int64) ([]trace.Symbol, error) {
+var unionOfAll = sync.OnceValues(func() (map[string]manifest.Library, error) {
 	all, err := manifest.All()
 	if err != nil {
 		return nil, err
 	}
-	union, err := manifest.Union(all)
+	return manifest.Union(all)
+})
+
+// symbols names the library of each unanswered symbol.
+func symbols(unanswered map[string]int64) ([]trace.Symbol, error) {
+	union, err := unionOfAll()
 	if err != nil {
 		return nil, err
 	}

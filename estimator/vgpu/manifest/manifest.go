@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"sort"
 	"strings"
+	"sync"
 )
 
 // Library is one NVIDIA library as one PyTorch release uses it.
@@ -37,13 +38,17 @@ var (
 	libraryName = regexp.MustCompile(`^lib[A-Za-z0-9_-]+\.so(\.[0-9]+)*$`)
 )
 
-// All returns every manifest of the tree, sorted by file name.
-func All() ([]Manifest, error) {
+// All returns every manifest of the tree, sorted by file name. They are read once; nobody may change them.
+func All() ([]Manifest, error) { return all() }
+
+var all = sync.OnceValues(readAll)
+
+func readAll() ([]Manifest, error) {
 	entries, err := files.ReadDir(".")
 	if err != nil {
 		return nil, err
 	}
-	var all []Manifest
+	var list []Manifest
 	for _, e := range entries {
 		data, err := files.ReadFile(e.Name())
 		if err != nil {
@@ -53,9 +58,9 @@ func All() ([]Manifest, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name(), err)
 		}
-		all = append(all, m)
+		list = append(list, m)
 	}
-	return all, nil
+	return list, nil
 }
 
 // Parse reads one manifest strictly: its names become C source, so nothing but plain names passes.
