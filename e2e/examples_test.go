@@ -189,9 +189,9 @@ func checkLog(t *testing.T, s *site.Site, ids map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, word := range []string{"held", "found", "probing", "reported", "estimated", "decided", "updating", "updated", "verified"} {
-		if !strings.Contains(story, " "+word) {
-			t.Errorf("gresize show does not tell of the state %s:\n%s", word, story)
+	for _, word := range []string{"held", "found", "probing", "reported", "estimated", "tried_on_the_new_card", "decided", "updating", "updated", "verified"} {
+		if !strings.Contains(story, word) {
+			t.Errorf("gresize show does not tell of %s:\n%s", word, story)
 		}
 	}
 }

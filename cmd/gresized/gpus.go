@@ -56,20 +56,26 @@ func (g *gpus) profileOf(asked request.Request) string {
 	return g.fallback.ID
 }
 
-// usable is what a row holds: what the file says, and never more than the cards have that its words are tied to. A card that is
-// sold as 12 GB shows less.
-func (g *gpus) usable(t config.Target) int64 {
-	fits := int64(t.Fits)
+// card is what a row holds and the profile of its card. It holds what the file says, and never more than the cards have that its words are
+// tied to: a card that is sold as 12 GB shows less. The profile is empty when the words name no card, or different ones.
+func (g *gpus) card(t config.Target) (fitsBytes int64, profile string) {
+	fitsBytes = int64(t.Fits)
 	words, _, _ := request.FeatureTerms(t.Constraint)
 	for _, e := range request.ParseList(t.Gres) {
 		words = append(words, e.Type)
 	}
+	several := false
 	for _, word := range words {
 		if p, ok := g.byWord[word]; ok {
-			fits = min(fits, p.Total.Bytes)
+			fitsBytes = min(fitsBytes, p.Total.Bytes)
+			several = several || profile != "" && profile != p.ID
+			profile = p.ID
 		}
 	}
-	return fits
+	if several {
+		profile = ""
+	}
+	return fitsBytes, profile
 }
 
 func (g *gpus) rules(c *config.Config) policy.Rules {
@@ -79,7 +85,8 @@ func (g *gpus) rules(c *config.Config) policy.Rules {
 		r.ActOn = append(r.ActOn, estimator.Confidence(level))
 	}
 	for _, t := range c.Targets {
-		r.Rows = append(r.Rows, policy.Row{FitsBytes: g.usable(t), Target: request.Target{Gres: t.Gres, Constraint: t.Constraint}})
+		fits, profile := g.card(t)
+		r.Rows = append(r.Rows, policy.Row{FitsBytes: fits, Profile: profile, Target: request.Target{Gres: t.Gres, Constraint: t.Constraint}})
 	}
 	// A card that holds less than the file says may come before one that the file puts first.
 	slices.SortStableFunc(r.Rows, func(a, b policy.Row) int { return cmp.Compare(a.FitsBytes, b.FitsBytes) })

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -123,6 +124,8 @@ type life struct {
 	decision *decisionlog.Decision
 	probe    *probe
 	attempts int
+	// looks counts the estimates: a job that would get another card is tried on that card too.
+	looks int
 	// report is what arrived from the probe; it belongs to Manager.mu.
 	report *report
 	// checkedSpool says that a bundle of an earlier life of the daemon was looked for.
@@ -203,8 +206,9 @@ func (m *Manager) Close() {
 
 // adopt goes on with a job of the log.
 func (m *Manager) adopt(s decisionlog.Story) {
-	l := &life{job: s.Job, attempts: len(s.Probes), since: time.Now()}
-	if n := len(s.Estimates); n > 0 {
+	l := &life{job: s.Job, attempts: len(s.Probes), looks: len(s.Estimates), since: time.Now()}
+	// An estimate of an earlier look is not the one that a probe is to bring.
+	if n := len(s.Estimates); n > 0 && !slices.Contains([]string{StateFound, StateProbing, StateReported}, s.Job.State) {
 		l.estimate = &s.Estimates[n-1]
 	}
 	if n := len(s.Decisions); n > 0 {

@@ -181,7 +181,7 @@ func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) boo
 	}
 	m.forget(l.probe)
 	l.probe = nil
-	if l.attempts >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
+	if l.attempts-l.looks >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
 		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe never appeared in the queue")
 	}
 	return m.launchProbe(ctx, l)

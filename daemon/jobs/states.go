@@ -14,7 +14,7 @@ const (
 	StateHeld = "held"
 	// StateStamped: as held, in shadow mode: the job carries the token and starts when it likes.
 	StateStamped = "stamped"
-	// StateFound: the token was seen on a job of the right owner. Next: wait for a free place among the probes.
+	// StateFound: the token was seen on a job of the right owner, or it is to be tried on another card. Next: wait for a free place among the probes.
 	StateFound = "found"
 	// StateProbing: gresize-launch is asked, or was, to submit a probe. Next: its report.
 	StateProbing = "probing"
@@ -88,6 +88,8 @@ const (
 	codeUpdateRefused  = "update_refused"
 	codeImpossible     = "impossible_on_this_cluster"
 	codeModeChanged    = "mode_changed"
+	codeLookAgain      = "tried_on_the_new_card"
+	codeLooksSpent     = "cards_disagree"
 	codeRunning        = "running"
 	codeWaiting        = "waiting_with_nothing_wrong"
 )

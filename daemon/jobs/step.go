@@ -28,8 +28,10 @@ const (
 	reportGrace = 2 * time.Second
 	// shadowPatience bounds the wait for a probe where no hold bounds it.
 	shadowPatience = time.Hour
-	// maxProbes bounds the probes of one job.
+	// maxProbes bounds the probes of one look at a job.
 	maxProbes = 2
+	// maxLooks bounds the cards on which a job is tried: the one that was asked for, the one that it would get, and one more.
+	maxLooks = 3
 	// maxTries bounds the attempts at an update or a release that the controller refuses.
 	maxTries = 3
 )
@@ -236,7 +238,11 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 		}
 		l.estimate = &answer
 	}
-	return m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, Detail: describeEstimate(l.estimate)})
+	if !m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, Detail: describeEstimate(l.estimate)}) {
+		return false
+	}
+	l.looks++
+	return true
 }
 
 func (m *Manager) ask(ctx context.Context, l *life) (estimator.Estimate, error) {
@@ -262,10 +268,38 @@ func describeEstimate(e *estimator.Estimate) string {
 
 // decide asks the policy.
 func (m *Manager) decide(ctx context.Context, l *life) bool {
-	d := m.config.Rules.Decide(policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version})
+	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version}
+	if l.looks > 1 {
+		in.LeastFitsBytes = m.config.Rules.FitsOf(l.job.Profile)
+	}
+	d := m.config.Rules.Decide(in)
+	if d.Verdict == policy.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
+		return m.lookAgain(ctx, l, d)
+	}
 	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, NeedBytes: d.NeedBytes,
 		Target: d.Target, Change: d.Change}
 	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision})
+}
+
+// lookAgain sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
+// was found on one card is no proof for another.
+func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision) bool {
+	if l.looks >= maxLooks {
+		return m.letGo(ctx, l, codeLooksSpent, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
+	}
+	// The bundle is removed first: a daemon that dies here must not take it for the answer of the next probe.
+	if err := m.config.Spool.RemoveBundle(l.job.Token); err != nil {
+		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: "+err.Error())
+	}
+	if !m.move(ctx, l, decisionlog.Transition{To: StateFound, Code: codeLookAgain, Profile: d.Profile,
+		Detail: fmt.Sprintf("%s; it is tried on that card (%s) too", d.Reason, d.Profile)}) {
+		return false
+	}
+	m.mu.Lock()
+	l.report = nil
+	m.mu.Unlock()
+	l.job.Profile, l.estimate, l.checkedSpool = d.Profile, nil, true
+	return true
 }
 
 // act begins what was decided.

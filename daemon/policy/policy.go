@@ -41,6 +41,8 @@ const (
 type Row struct {
 	FitsBytes int64
 	Target    request.Target
+	// Profile is the GPU profile of the row's card; empty: not known, or several.
+	Profile string
 }
 
 // Card is a GPU profile as far as the policy needs it.
@@ -75,6 +77,8 @@ type Input struct {
 	Estimate   estimator.Estimate
 	Version    request.Version
 	EnvDropped bool
+	// LeastFitsBytes leaves out rows that hold less: a need that was found on a card does not speak for smaller ones.
+	LeastFitsBytes int64
 }
 
 // Decision is the verdict with everything that it rests on.
@@ -86,6 +90,9 @@ type Decision struct {
 	NeedBytes   int64
 	Target      request.Target
 	Change      request.Change
+	// Profile and FitsBytes are those of the row that was chosen.
+	Profile   string
+	FitsBytes int64
 }
 
 // Decide chooses the smallest row of the table that holds the job. It never chooses a row that is smaller than
@@ -127,7 +134,7 @@ func (r Rules) Decide(in Input) Decision {
 
 	var refused *request.RefusedError
 	for _, row := range r.candidates(d.NeedBytes) {
-		if row.FitsBytes > limit || !in.Estimate.Fits && row.FitsBytes <= asked {
+		if row.FitsBytes < in.LeastFitsBytes || row.FitsBytes > limit || !in.Estimate.Fits && row.FitsBytes <= asked {
 			continue
 		}
 		if specific && !wouldDie && row.FitsBytes > sameFrom && row.Target.Shards == 0 {
@@ -148,7 +155,7 @@ func (r Rules) Decide(in Input) Decision {
 			}
 			continue
 		}
-		d.Target, d.Change = row.Target, change
+		d.Target, d.Change, d.Profile, d.FitsBytes = row.Target, change, row.Profile, row.FitsBytes
 		switch {
 		case len(change.Set) == 0:
 			d.Verdict, d.Code = Keep, CodeAlready
@@ -202,6 +209,16 @@ func (r Rules) elsewhere(asked request.Request, target request.Target) (word, ca
 		}
 	}
 	return "", ""
+}
+
+// FitsOf is what the smallest row with that card holds; 0: there is none.
+func (r Rules) FitsOf(profile string) int64 {
+	for _, row := range r.Rows {
+		if row.Profile == profile {
+			return row.FitsBytes
+		}
+	}
+	return 0
 }
 
 // candidates are the rows that hold the need, smallest first; a share of a GPU comes before a whole one of the same size.

@@ -16,9 +16,9 @@ func table() Rules {
 	return Rules{
 		ActOn: []estimator.Confidence{estimator.Exact, estimator.High}, MarginPercent: 10, MarginMinBytes: gib / 2,
 		Rows: []Row{
-			{12 * gib, request.Target{Constraint: "gpu12g"}},
-			{40 * gib, request.Target{Gres: "gpu:a100:1", Constraint: "gpu40g"}},
-			{80 * gib, request.Target{Constraint: "gpu80g"}},
+			{FitsBytes: 12 * gib, Target: request.Target{Constraint: "gpu12g"}, Profile: "rtx3060"},
+			{FitsBytes: 40 * gib, Target: request.Target{Gres: "gpu:a100:1", Constraint: "gpu40g"}, Profile: "a100-40"},
+			{FitsBytes: 80 * gib, Target: request.Target{Constraint: "gpu80g"}, Profile: "a100-80"},
 		},
 		Own: map[string]bool{"gpu12g": true, "gpu40g": true, "gpu80g": true}, Cards: map[string]Card{"h200": {"h200", 141 * gib}, "k40": {"k40", 12 * gib}, "gpu12g": {"rtx3060", 12 * gib}, "gpu80g": {"a100-80", 80 * gib}, "a100": {"a100-80", 80 * gib}},
 	}
@@ -149,4 +149,20 @@ func TestDecideNeverTooSmall(t *testing.T) {
 			t.Fatalf("gave %d where %q (%d) was asked for", given, feature, fits[feature])
 		}
 	})
+}
+
+// TestDecideNamesTheCard: the card of the row that was chosen is what the job is tried on next, and what was found there does not speak for smaller rows.
+func TestDecideNamesTheCard(t *testing.T) {
+	rules := table()
+	in := Input{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, Estimate: estimate(7*gib, estimator.Exact), Version: request.Version{Major: 24, Minor: 11, Micro: 5}}
+	if d := rules.Decide(in); d.Profile != "rtx3060" || d.FitsBytes != rules.FitsOf("rtx3060") {
+		t.Errorf("chose the card %q of %d bytes", d.Profile, d.FitsBytes)
+	}
+	in.Asked.TresPerNode, in.LeastFitsBytes = "gres/gpu:1", rules.FitsOf("a100-40")
+	if d := rules.Decide(in); d.Profile != "a100-40" {
+		t.Errorf("below the least: chose the card %q", d.Profile)
+	}
+	if rules.FitsOf("none such") != 0 {
+		t.Error("a card of no row has a size")
+	}
 }
