@@ -1,0 +1,240 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// account is an unprivileged user of the machine, made by tools/setup.
+const account = "gresize-user"
+
+func request(t *testing.T) Request {
+	t.Helper()
+	u, err := user.Lookup(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	uid, _ := strconv.Atoi(u.Uid)
+	gid, _ := strconv.Atoi(u.Gid)
+	return Request{UID: uint32(uid), GID: uint32(gid), Name: NamePrefix + "abcdefgh", Key: strings.Repeat("k", 52), URL: "http://127.0.0.1:1/v1/probes/" + NamePrefix + "abcdefgh", WorkDir: "/tmp",
+		Environment: [][]byte{[]byte("A=1 2\n3"), []byte("SLURM_JOB_ID=5"), []byte("SBATCH_PARTITION=x"), []byte("GRESIZE_PROBE_KEY=old")}, TimeLimitMinutes: 5, CPUs: 2, MemoryMiB: 100}
+}
+
+func TestValidate(t *testing.T) {
+	good := request(t)
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Request){
+		"name":              func(r *Request) { r.Name = "job" },
+		"name with blank":   func(r *Request) { r.Name = NamePrefix + "abc defgh" },
+		"key":               func(r *Request) { r.Key = "short" },
+		"url":               func(r *Request) { r.URL = "http://host/;reboot" },
+		"relative folder":   func(r *Request) { r.WorkDir = "x" },
+		"folder with NUL":   func(r *Request) { r.WorkDir = "/a\x00" },
+		"no time":           func(r *Request) { r.TimeLimitMinutes = 0 },
+		"too long":          func(r *Request) { r.TimeLimitMinutes = 1 << 20 },
+		"no cpu":            func(r *Request) { r.CPUs = 0 },
+		"no memory":         func(r *Request) { r.MemoryMiB = -1 },
+		"option in account": func(r *Request) { r.Account = "--uid=0" },
+		"partition list":    func(r *Request) { r.Partition = "a,b" },
+		"nameless variable": func(r *Request) { r.Environment = [][]byte{[]byte("=x")} },
+		"NUL in variable":   func(r *Request) { r.Environment = [][]byte{[]byte("A=\x00B=1")} },
+		"no variable":       func(r *Request) { r.Environment = [][]byte{[]byte("A")} },
+	} {
+		r := request(t)
+		change(&r)
+		if r.Validate() == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+}
+
+func TestEnvironmentHasNothingOfAnEnclosingJob(t *testing.T) {
+	got := strings.Split(string(probeEnvironment(request(t))), "\x00")
+	r := request(t)
+	want := []string{"A=1 2\n3", "GRESIZE_PROBE_KEY=" + r.Key, "GRESIZE_PROBE_URL=" + r.URL, ""}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// serve starts the privileged half with a script in place of sbatch. Tests run as root.
+func serve(t *testing.T, sbatch string, change func(*Config)) *Client {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gresize-launch-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(dir, "sbatch")
+	if err := os.WriteFile(script, []byte("#!/bin/bash\n"+sbatch), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := Config{Sbatch: script, Probe: script, MinUID: 1000, Timeout: 2 * time.Second, Logger: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&config)
+	}
+	s, err := NewServer(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() { done <- s.Serve(context.Background(), listener) }()
+	t.Cleanup(func() {
+		listener.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return &Client{Path: socket, Timeout: 5 * time.Second}
+}
+
+func TestSubmitRunsAsTheOwner(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	if err := os.WriteFile(out, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{out, filepath.Dir(out), filepath.Dir(filepath.Dir(out))} {
+		if err := os.Chmod(p, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := serve(t, `{ id -u; id -g; grep -E '^Cap(Prm|Eff)' /proc/self/status; printf '%s\n' "$@"; cat; env | sort; echo --; tr '\0' ';' <&3; } > `+out+"\necho '42;cluster'\n", nil)
+	r := request(t)
+	id, err := client.Submit(t.Context(), r)
+	if err != nil || id != 42 {
+		t.Fatal(id, err)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export-file=3", "--job-name=" + r.Name, "--gres=none",
+		"--chdir=/tmp", "--mem=100M", "#!/bin/sh\nexec ", "/sbatch run\n", "GRESIZE_PROBE_KEY=" + r.Key + ";"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
+	}
+	// What stands in the job's environment is for the probe and not for sbatch.
+	own, _, _ := strings.Cut(text, "\n--\n")
+	for _, wrong := range []string{"A=1", "SLURM_", "SBATCH_", r.Key, "--account"} {
+		if strings.Contains(own, wrong) {
+			t.Errorf("%q is in:\n%s", wrong, own)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	client := serve(t, "echo 42", nil)
+	var refused *RefusedError
+	for name, change := range map[string]func(*Request){
+		"root":           func(r *Request) { r.UID, r.GID = 0, 0 },
+		"system account": func(r *Request) { r.UID = 999 },
+		"nobody":         func(r *Request) { r.UID = 4_000_000_000 },
+		"foreign group":  func(r *Request) { r.GID = 0 },
+		"bad field":      func(r *Request) { r.Account = "a b" },
+	} {
+		r := request(t)
+		change(&r)
+		if id, err := client.Submit(t.Context(), r); !errors.As(err, &refused) || id != 0 {
+			t.Errorf("%s: %d %v", name, id, err)
+		}
+	}
+	if _, err := serve(t, "echo no >&2; exit 1", nil).Submit(t.Context(), request(t)); !errors.As(err, &refused) || !strings.Contains(err.Error(), "no") {
+		t.Errorf("an sbatch that fails: %v", err)
+	}
+	if _, err := (&Client{Path: "/nonexistent", Timeout: time.Second}).Submit(t.Context(), request(t)); !errors.As(err, &refused) {
+		t.Errorf("nobody listens: %v", err)
+	}
+	// After these nobody knows whether there is a job.
+	for name, script := range map[string]string{"hangs": "sleep 30", "says nothing": "true", "says words": "echo Submitted batch job 4"} {
+		if _, err := serve(t, script, nil).Submit(t.Context(), request(t)); err == nil || errors.As(err, &refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestProgramsThatOthersCanChangeAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "p")
+	link := filepath.Join(dir, "link")
+	reset := func() {
+		os.Remove(program)
+		os.Remove(link)
+		if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.Chmod(dir, 0o755), os.Chown(dir, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		path   string
+		change func() error
+		ok     bool
+	}{
+		"good":              {program, func() error { return nil }, true},
+		"link to a good":    {link, func() error { return os.Symlink(program, link) }, true},
+		"writable":          {program, func() error { return os.Chmod(program, 0o777) }, false},
+		"group-writable":    {program, func() error { return os.Chmod(program, 0o775) }, false},
+		"not root's":        {program, func() error { return os.Chown(program, 1001, 0) }, false},
+		"folder writable":   {program, func() error { return os.Chmod(dir, 0o777) }, false},
+		"folder not root's": {program, func() error { return os.Chown(dir, 1001, 0) }, false},
+		"not executable":    {program, func() error { return os.Chmod(program, 0o644) }, false},
+		"missing":           {program, func() error { return os.Remove(program) }, false},
+		"relative":          {"p", func() error { return nil }, false},
+		"with a blank":      {"/bin/a b", func() error { return nil }, false},
+		"with dots":         {dir + "/../" + filepath.Base(dir) + "/p", func() error { return nil }, false},
+	} {
+		reset()
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		if err := secure(c.path); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := NewServer(Config{Sbatch: "/bin/true", Probe: "/bin/true"}); err == nil {
+		t.Error("a smallest user id of 0 was taken")
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	var b bytes.Buffer
+	if err := write(&b, &Request{UID: 5}, maxRequestBytes); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add(binary.BigEndian.AppendUint32(nil, 1<<31))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var r Request
+		if err := read(bytes.NewReader(data), &r, maxRequestBytes); err != nil {
+			return
+		}
+		if err := r.Validate(); err == nil && strings.ContainsAny(strings.Join(arguments(r), ""), "\x00") {
+			t.Fatalf("arguments with NUL: %q", arguments(r))
+		}
+	})
+}
