@@ -39,7 +39,7 @@ var skipReasons = map[string]string{
 // ineligible says why a submission is left alone, or returns "".
 func ineligible(r *wire.Request) (code, reason string) {
 	asked := askedOf(r)
-	asks := asked.Asks()
+	asks, odd := asked.Asks(), notUnderstood(asked)
 	switch {
 	case r.SkipReason != "":
 		reason, known := skipReasons[r.SkipReason]
@@ -53,6 +53,8 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeNoScript, skipReasons[codeNoScript]
 	case r.ScriptCut() || r.EnvironmentCut() || r.ArgvCut():
 		return codeCut, "its script, arguments or environment are larger than what is looked at"
+	case odd != "":
+		return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", odd)
 	case len(asks) == 0:
 		return codeNoGPU, "it asks for no GPU"
 	case !client.PlainName(r.Name) || strings.ContainsFunc(r.WorkDir+r.Comment+strings.Join(r.Argv[:min(1, len(r.Argv))], ""), unicode.IsControl):
@@ -74,13 +76,6 @@ func ineligible(r *wire.Request) (code, reason string) {
 	case r.Flags&wire.FlagExclusive != 0:
 		return codeExclusive, "it takes whole nodes"
 	}
-	for _, f := range request.Fields {
-		for _, e := range request.ParseList(asked.Get(f)) {
-			if e.Name == "" && strings.Contains(strings.ToLower(e.Raw), "gpu") {
-				return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", e.Raw)
-			}
-		}
-	}
 	switch {
 	case len(asks) > 1:
 		return codeSeveralGPUs, "it names GPUs in more than one place: " + asked.String()
@@ -98,6 +93,18 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeNotUnderstood, "it asks for tasks by the GPU"
 	}
 	return "", ""
+}
+
+// notUnderstood returns a part of a request that seems to name a GPU and cannot be read.
+func notUnderstood(asked request.Request) string {
+	for _, f := range request.Fields {
+		for _, e := range request.ParseList(asked.Get(f)) {
+			if e.Name == "" && strings.Contains(strings.ToLower(e.Raw), "gpu") {
+				return e.Raw
+			}
+		}
+	}
+	return ""
 }
 
 // moreThanOne is about a number that the user may not have given; Slurm's "unset" never arrives.

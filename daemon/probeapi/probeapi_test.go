@@ -1,0 +1,139 @@
+package probeapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/estimator"
+)
+
+// one knows a single probe.
+type one struct {
+	bundle  []byte
+	failure *estimator.Reason
+	disk    error
+}
+
+func (o *one) ProbeJob(name, key string) (jobs.ProbeJob, error) {
+	if name != "p" || key != "k" || o.bundle != nil || o.failure != nil {
+		return jobs.ProbeJob{}, jobs.ErrUnknownProbe
+	}
+	return jobs.ProbeJob{Script: []byte("#!/bin/sh\n\xff"), Arguments: [][]byte{[]byte("a")}, WorkDir: "/w", Profile: "a100-80", Steps: 4, Budget: 90 * time.Second, Devices: 1}, nil
+}
+
+func (o *one) ProbeBundle(name, key string, bundle []byte) error {
+	if _, err := o.ProbeJob(name, key); err != nil {
+		return err
+	}
+	if o.disk != nil {
+		return o.disk
+	}
+	o.bundle = bundle
+	return nil
+}
+
+func (o *one) ProbeFailure(name, key string, reason estimator.Reason) error {
+	if _, err := o.ProbeJob(name, key); err != nil {
+		return err
+	}
+	o.failure = &reason
+	return nil
+}
+
+func checkGood(r io.ReaderAt, size int64) error {
+	data, err := io.ReadAll(io.NewSectionReader(r, 0, size))
+	if err == nil && !bytes.HasPrefix(data, []byte("good")) {
+		err = errors.New("no bundle")
+	}
+	return err
+}
+
+func call(s *Server, method, path, key string, body io.Reader) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, body)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, r)
+	return w
+}
+
+func TestJobAndResult(t *testing.T) {
+	source := &one{}
+	s := New(source, checkGood, slog.New(slog.DiscardHandler))
+	w := call(s, "GET", "/v1/probes/p", "k", nil)
+	var job Job
+	if err := json.Unmarshal(w.Body.Bytes(), &job); err != nil || w.Code != 200 || job.Schema != Schema || string(job.Script) != "#!/bin/sh\n\xff" || job.BudgetSeconds != 90 || job.GPU != "a100-80" {
+		t.Fatalf("%d %+v %v", w.Code, job, err)
+	}
+	if w := call(s, "POST", "/v1/probes/p/result", "k", strings.NewReader("bad")); w.Code != http.StatusUnprocessableEntity || source.bundle != nil {
+		t.Errorf("a bundle that cannot be read: %d", w.Code)
+	}
+	source.disk = errors.New("disk full at /var/lib/secret")
+	if w := call(s, "POST", "/v1/probes/p/result", "k", strings.NewReader("good")); w.Code != 500 || strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("a full disk: %d %s", w.Code, w.Body)
+	}
+	source.disk = nil
+	if w := call(s, "POST", "/v1/probes/p/result", "k", strings.NewReader("good one")); w.Code != http.StatusNoContent || string(source.bundle) != "good one" {
+		t.Errorf("a good bundle: %d", w.Code)
+	}
+	if w := call(s, "POST", "/v1/probes/p/result", "k", strings.NewReader("good two")); w.Code != http.StatusForbidden {
+		t.Errorf("a second bundle: %d", w.Code)
+	}
+}
+
+func TestStrangers(t *testing.T) {
+	for _, c := range []struct {
+		method, path, key string
+		code              int
+	}{
+		{"GET", "/v1/probes/p", "", 403}, {"GET", "/v1/probes/p", "K", 403}, {"GET", "/v1/probes/q", "k", 403}, {"GET", "/v1/probes/", "k", 404}, {"GET", "/", "k", 404},
+		{"POST", "/v1/probes/p/result", "x", 403}, {"POST", "/v1/probes/p/failure", "x", 403}, {"DELETE", "/v1/probes/p", "k", 405}, {"GET", "/v1/probes/../p", "k", 307},
+	} {
+		source := &one{}
+		s := New(source, checkGood, slog.New(slog.DiscardHandler))
+		w := call(s, c.method, c.path, c.key, strings.NewReader(`{"code":"no_torch"}`))
+		if w.Code != c.code || source.bundle != nil || source.failure != nil {
+			t.Errorf("%s %s with %q: %d, want %d", c.method, c.path, c.key, w.Code, c.code)
+		}
+	}
+}
+
+// endless never ends, and counts what was read.
+type endless struct{ read int64 }
+
+func (e *endless) Read(p []byte) (int, error) { e.read += int64(len(p)); return len(p), nil }
+
+func TestSizes(t *testing.T) {
+	s := New(&one{}, checkGood, slog.New(slog.DiscardHandler))
+	body := &endless{}
+	if w := call(s, "POST", "/v1/probes/p/result", "k", body); w.Code != http.StatusRequestEntityTooLarge || body.read > 2*MaxBundleBytes {
+		t.Errorf("an endless bundle: %d after %d bytes", w.Code, body.read)
+	}
+	body = &endless{}
+	if w := call(s, "POST", "/v1/probes/p/result", "wrong", body); w.Code != 403 || body.read > 1<<20 {
+		t.Errorf("an endless bundle with a wrong key: %d after %d bytes", w.Code, body.read)
+	}
+	for _, text := range []string{"", "[]", `{"code": 1}`, `{"code":"a","more":1}`, `{"code":"` + strings.Repeat("x", 1<<20)} {
+		if w := call(s, "POST", "/v1/probes/p/failure", "k", strings.NewReader(text)); w.Code != 400 {
+			t.Errorf("failure %.20q: %d", text, w.Code)
+		}
+	}
+}
+
+func TestFailure(t *testing.T) {
+	source := &one{}
+	s := New(source, checkGood, slog.New(slog.DiscardHandler))
+	if w := call(s, "POST", "/v1/probes/p/failure", "k", strings.NewReader(`{"code":"no_sandbox","detail":"why"}`)); w.Code != 204 || source.failure == nil || source.failure.Code != "no_sandbox" {
+		t.Errorf("%d %+v", w.Code, source.failure)
+	}
+}
