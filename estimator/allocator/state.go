@@ -58,3 +58,13 @@ func (a *Allocator) chain(segments []SegmentState, ref blockRef) []SegmentState 
 	}
 	return segments
 }
+
+// Block returns what a live block is.
+func (a *Allocator) Block(id BlockID) (BlockState, bool) {
+	ref, err := a.lookup(id)
+	if err != nil {
+		return BlockState{}, false
+	}
+	b := &a.blocks[ref]
+	return BlockState{Addr: b.addr, SizeBytes: b.size, RequestedBytes: b.requested, Live: true}, true
+}

@@ -3,8 +3,10 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/gresize/gresize/estimator/allocator"
 )
@@ -117,6 +119,36 @@ type RunResult struct {
 	Allocator *allocator.Allocator
 	// OpsDone counts the requests that were run.
 	OpsDone int
+
+	runner *runner
+}
+
+// LiveBlock is a block that is in use when a run ends.
+type LiveBlock struct {
+	// Op is the request that made it, -1 for one of the start state.
+	Op int
+	allocator.BlockState
+}
+
+// Live returns the blocks in use at the end of the run, the largest first.
+func (r *RunResult) Live() []LiveBlock {
+	madeBy := make([]int, r.runner.program.Blocks)
+	for i := range madeBy {
+		madeBy[i] = -1
+	}
+	for i := range r.OpsDone {
+		if op := &r.runner.program.Ops[i]; op.Kind == OpAlloc {
+			madeBy[op.Block] = i
+		}
+	}
+	var live []LiveBlock
+	for block, id := range r.runner.ids {
+		if state, ok := r.Allocator.Block(id); ok {
+			live = append(live, LiveBlock{madeBy[block], state})
+		}
+	}
+	slices.SortStableFunc(live, func(x, y LiveBlock) int { return cmp.Compare(y.SizeBytes, x.SizeBytes) })
+	return live
 }
 
 // runner carries out one program on one allocator.
@@ -160,7 +192,7 @@ func (p *Program) Run(o RunOptions) (*RunResult, error) {
 	if err := r.adopt(); err != nil {
 		return nil, err
 	}
-	res := &RunResult{FirstOOMOp: -1, Card: card, Allocator: r.a}
+	res := &RunResult{FirstOOMOp: -1, Card: card, Allocator: r.a, runner: r}
 	for i := range p.Ops {
 		r.op = i
 		_, err := r.step(&p.Ops[i])
