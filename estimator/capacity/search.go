@@ -107,18 +107,11 @@ func Search(p *replay.Program, o Options) (*Result, error) {
 		r.ProvenAbove, r.ProvenBelow = true, true
 		return r, nil
 	}
-	r.BoundBytes = max(s.liveBound(config), roundUp(startBytes(p)))
+	r.BoundBytes = max(s.liveBound(config), roundUp(p.StartInUseBytes()))
 	if err := s.find(top); err != nil {
 		return nil, err
 	}
 	return r, nil
-}
-
-func startBytes(p *replay.Program) (sum uint64) {
-	for _, seg := range p.Start {
-		sum += seg.SizeBytes
-	}
-	return sum
 }
 
 func roundUp(n uint64) uint64 { return (n + page - 1) / page * page }
@@ -134,6 +127,9 @@ func (s *search) try(capacity uint64) (*run, error) {
 	if s.byIntervals && !res.Allocator.AddressSpaceExhausted() {
 		r.lo, r.hi = max(roundUp(res.Card.PeakBytes()), page), min(res.Card.FirstRefusedBytes(), replay.Unlimited)
 		r.lo, r.hi = min(r.lo, capacity), max(r.hi, capacity+1)
+		if start := s.program.StartBytes(); capacity < start { // it began without the cached segments
+			r.hi = min(r.hi, start)
+		}
 	}
 	return r, nil
 }
@@ -231,7 +227,7 @@ func (s *search) explain() error {
 		return err
 	}
 	r.Retries = at.res.Stats.Retries
-	if r.MinimumBytes <= page || r.MinimumBytes == 0 {
+	if r.MinimumBytes <= page || r.MinimumBytes-page < s.program.StartInUseBytes() {
 		return nil
 	}
 	below, err := s.try(r.MinimumBytes - page)

@@ -51,7 +51,7 @@ func (e *jsonEntry) UnmarshalJSON(data []byte) error {
 	if err := unmarshalTuple(data, []any{&action, &e.Addr, &e.SizeBytes, &e.Stream}); err != nil {
 		return fmt.Errorf("history entry: %w", err)
 	}
-	e.Action = parseAction(action)
+	e.Action = ParseAction(action)
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (d *decoder) entry(items []value) Entry {
 		v := items[i+1]
 		switch d.text(items[i]) {
 		case "action":
-			e.Action = parseAction(d.text(v))
+			e.Action = ParseAction(d.text(v))
 		case "addr", "device_free":
 			e.Addr = number(v)
 		case "size":

@@ -96,7 +96,8 @@ var actionNames = [...]string{"alloc", "free_requested", "free_completed", "segm
 // String gives PyTorch's name.
 func (a Action) String() string { return actionNames[a] }
 
-func parseAction(name string) Action {
+// ParseAction reads PyTorch's name of an action; an unknown one moves no memory.
+func ParseAction(name string) Action {
 	for i, n := range actionNames[:ActionOther] {
 		if n == name {
 			return Action(i)

@@ -61,7 +61,7 @@ func (p *Program) check(before func(c *checker, op int)) (*CheckResult, error) {
 	if err := c.runner.open(RunOptions{}, device, func(e allocator.Event) { c.events = append(c.events, e) }); err != nil {
 		return nil, err
 	}
-	if err := c.runner.adopt(); err != nil {
+	if err := c.runner.adopt(p.Start); err != nil {
 		return nil, err
 	}
 	for i := range p.Ops {

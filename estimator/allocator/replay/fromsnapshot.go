@@ -45,30 +45,61 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 			return nil, fmt.Errorf("%s: segments[%d] belongs to a private pool (CUDA graphs or MemPool): the history does not say which requests went there", name, i)
 		}
 	}
-	u := undo{segments: map[uint64]*undoneSegment{}, live: map[uint64]*undoneBlock{}, config: p.Config, version: version}
-	if err := u.final(s, device); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	for i := len(trace) - 1; i >= 0; i-- {
-		if err := u.back(&trace[i]); err != nil {
-			return nil, fmt.Errorf("%s: device_traces[%d][%d]: %w", name, device, i, err)
+	return p.build(s, device, trace, true, total)
+}
+
+// fromHistory makes a program of a history that began with an empty allocator, and whose final state was not recorded.
+func fromHistory(s *snapshot.Snapshot, version allocator.Version, name string) (*Program, error) {
+	p := &Program{Name: name, Version: version, fed: true, pendingUntil: map[uint64]int{}, Answers: []Answer{}}
+	for _, e := range s.Traces[0] {
+		if e.Action == snapshot.ActionSegmentMap {
+			p.Config.ExpandableSegments = true
+			break
 		}
 	}
+	total := uint64(unknownCardBytes)
+	if s.Origin.TotalBytes != 0 {
+		total = min(s.Origin.TotalBytes, Unlimited)
+	}
+	return p.build(s, 0, s.Traces[0], false, total)
+}
+
+// build fills in the requests and the answers.
+func (p *Program) build(s *snapshot.Snapshot, device int, trace []snapshot.Entry, stateful bool, total uint64) (*Program, error) {
+	name, version := p.Name, p.Version
 	f := forward{program: p, blockAt: map[uint64]int32{}, pending: map[uint64]pendingBlock{}}
-	u.start(&f)
+	if stateful {
+		if err := p.undoAll(s, device, trace, version, &f); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		p.Final = finalSegments(s, device)
+	}
 	for i := range trace {
 		if err := f.add(&trace[i]); err != nil {
 			return nil, fmt.Errorf("%s: device_traces[%d][%d]: %w", name, device, i, err)
 		}
 	}
 	f.finish()
-	p.Final = finalSegments(s, device)
 	p.TotalBytes = total
 	if err := p.resolveReleases(); err != nil {
 		return nil, err
 	}
 	p.TotalKnown = total != unknownCardBytes
 	return p, nil
+}
+
+func (p *Program) undoAll(s *snapshot.Snapshot, device int, trace []snapshot.Entry, version allocator.Version, f *forward) error {
+	u := undo{segments: map[uint64]*undoneSegment{}, live: map[uint64]*undoneBlock{}, config: p.Config, version: version}
+	if err := u.final(s, device); err != nil {
+		return err
+	}
+	for i := len(trace) - 1; i >= 0; i-- {
+		if err := u.back(&trace[i]); err != nil {
+			return fmt.Errorf("device_traces[%d][%d]: %w", device, i, err)
+		}
+	}
+	u.start(f)
+	return nil
 }
 
 // unknownCardBytes stands for the card of a snapshot, which does not name it. It sets the length of address ranges only.

@@ -184,12 +184,16 @@ func (p *Program) Run(o RunOptions) (*RunResult, error) {
 	if err := r.open(o, card, onEvent); err != nil {
 		return nil, err
 	}
-	for _, s := range p.Start {
+	start := p.Start
+	if p.StartBytes() > capacity {
+		start = p.startInUse()
+	}
+	for _, s := range start {
 		if !card.Occupy(s.Addr, s.SizeBytes) {
-			return nil, fmt.Errorf("%s: a card of %d bytes is smaller than the %d bytes of segments at the start of the record", p.Name, capacity, p.startBytes())
+			return nil, fmt.Errorf("%s: %w: a card of %d bytes, %d bytes of segments with live blocks at the start of the record", p.Name, ErrTooSmall, capacity, p.StartInUseBytes())
 		}
 	}
-	if err := r.adopt(); err != nil {
+	if err := r.adopt(start); err != nil {
 		return nil, err
 	}
 	res := &RunResult{FirstOOMOp: -1, Card: card, Allocator: r.a, runner: r}
@@ -214,8 +218,22 @@ func (p *Program) Run(o RunOptions) (*RunResult, error) {
 	return res, nil
 }
 
-func (p *Program) startBytes() (sum uint64) {
-	for _, s := range p.Start {
+// ErrTooSmall is returned for a card that cannot hold what was live before the first request.
+var ErrTooSmall = errors.New("the card is too small for what was live at the start")
+
+// StartBytes is the sum of all segments of the start state.
+func (p *Program) StartBytes() uint64 { return sumSegments(p.Start) }
+
+// StartInUseBytes is the sum of those with a live block. On a card smaller than StartBytes the others would have been given back before, so a
+// run on one begins without them.
+func (p *Program) StartInUseBytes() uint64 { return sumSegments(p.startInUse()) }
+
+func (p *Program) startInUse() []StartSegment {
+	return slices.DeleteFunc(slices.Clone(p.Start), func(s StartSegment) bool { return len(s.Blocks) == 0 })
+}
+
+func sumSegments(segments []StartSegment) (sum uint64) {
+	for _, s := range segments {
 		sum += s.SizeBytes
 	}
 	return sum
@@ -248,8 +266,8 @@ func (r *runner) open(o RunOptions, device allocator.Device, onEvent func(alloca
 }
 
 // adopt puts the start state into the allocator.
-func (r *runner) adopt() error {
-	for _, s := range r.program.Start {
+func (r *runner) adopt(start []StartSegment) error {
+	for _, s := range start {
 		blocks := make([]allocator.AdoptedBlock, len(s.Blocks))
 		for i, b := range s.Blocks {
 			blocks[i] = allocator.AdoptedBlock{Addr: b.Addr, SizeBytes: b.SizeBytes, RequestedBytes: b.RequestedBytes}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/allocator/replay"
+	"github.com/gresize/gresize/estimator/capacity"
+	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/spf13/cobra"
+)
+
+type simulateFlags struct {
+	capacity, allocConf, torchVersion string
+	allocConfSet                      bool
+	device                            int
+	check, json, noMinimum            bool
+	export                            string
+}
+
+func newSimulateCommand() *cobra.Command {
+	var flags simulateFlags
+	cmd := &cobra.Command{
+		Use:   "simulate FILE [--capacity SIZE] [--alloc-conf SETTINGS] [--torch-version VERSION] [--check]",
+		Short: "Replay the memory requests of a recorded job on another card or with other settings",
+		Long: `Replays recorded memory requests through an exact model of PyTorch's caching
+allocator. FILE is a trace bundle, a PyTorch memory snapshot (a pickle of
+torch.cuda.memory._dump_snapshot), or a recorded allocator trace.
+
+Sizes are those of the allocator; the CUDA context and libraries come on top.
+"minimum" is the smallest card on which these requests still succeed.
+
+With --check the file is replayed as it was recorded, and every answer of the
+model is compared with the recorded one; the last line says
+"checked N events: 0 differences".
+
+EXIT STATUS
+  0  it fits; with --check: no difference
+  1  an error; with --check: a difference
+  2  wrong usage
+  3  it does not fit`,
+		Example: `  gresize simulate job.gresize --capacity 20GiB
+  gresize simulate snapshot.pickle --alloc-conf expandable_segments:True --torch-version 2.6
+  gresize simulate snapshot.pickle --check`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError(fmt.Errorf("simulate: one file wanted, %d given", len(args)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			flags.allocConfSet = cmd.Flags().Changed("alloc-conf")
+			return simulate(cmd, flags, args[0])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.capacity, "capacity", "", "memory of the card for the allocator, such as 20GiB (default: as recorded)")
+	f.StringVar(&flags.allocConf, "alloc-conf", "", "allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (default: as recorded)")
+	f.StringVar(&flags.torchVersion, "torch-version", "", "PyTorch release, such as 2.6 (default: as recorded, or the newest known)")
+	f.IntVar(&flags.device, "rank", 0, "rank of a bundle, or device of a snapshot")
+	f.BoolVar(&flags.check, "check", false, "compare every answer with the recorded one")
+	f.BoolVar(&flags.noMinimum, "no-minimum", false, "do not search for the smallest card")
+	f.BoolVar(&flags.json, "json", false, "print the result as JSON")
+	f.StringVar(&flags.export, "export", "", "write the replay as a PyTorch memory snapshot to `FILE`, for pytorch.org/memory_viz")
+	return cmd
+}
+
+func simulate(cmd *cobra.Command, flags simulateFlags, path string) error {
+	if flags.check && (flags.capacity != "" || flags.allocConfSet || flags.export != "") {
+		return usageError(errors.New("simulate: --check replays as recorded, so --capacity, --alloc-conf and --export do not go with it"))
+	}
+	if flags.device < 0 {
+		return usageError(errors.New("simulate: --rank must not be negative"))
+	}
+	o := replay.OpenOptions{Device: flags.device}
+	var run replay.RunOptions
+	if flags.torchVersion != "" {
+		v, err := allocator.ParseVersion(flags.torchVersion)
+		if err != nil {
+			return usageError(err)
+		}
+		o.Version, run.Version = v, v
+		if !v.Known() {
+			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: PyTorch %v is newer than what is known; it is simulated as %v\n", v, allocator.Newest)
+		}
+	}
+	if flags.capacity != "" {
+		bytes, err := parseSize(flags.capacity)
+		if err != nil {
+			return usageError(fmt.Errorf("--capacity: %w", err))
+		}
+		run.CapacityBytes = bytes
+	}
+	p, err := replay.Open(path, o)
+	if err != nil {
+		return err
+	}
+	if flags.check {
+		return simulateCheck(cmd, p, flags)
+	}
+	if flags.allocConfSet {
+		version := p.Version
+		if run.Version != (allocator.Version{}) {
+			version = run.Version
+		}
+		config, warnings, err := allocator.ParseConfig(flags.allocConf, version)
+		if err != nil {
+			return usageError(fmt.Errorf("--alloc-conf: PyTorch %v says: %w", version, err))
+		}
+		for _, w := range warnings {
+			fmt.Fprintln(cmd.ErrOrStderr(), "gresize: PyTorch warns:", w)
+		}
+		run.Config = &config
+	}
+	if run.CapacityBytes == 0 && !p.TotalKnown {
+		run.CapacityBytes = replay.Unlimited
+	}
+	return simulateRun(cmd, p, run, flags)
+}
+
+func simulateCheck(cmd *cobra.Command, p *replay.Program, flags simulateFlags) error {
+	res, err := p.Check()
+	if err != nil {
+		return err
+	}
+	if flags.json {
+		if err := printJSON(cmd, map[string]any{"events": res.Events, "answers": res.Answers, "differences": res.Differences, "first": res.First}); err != nil {
+			return err
+		}
+	} else {
+		if res.First != nil {
+			fmt.Fprintf(cmd.OutOrStdout(), "the first difference is at %v\n", res.First)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "checked %d events: %d differences\n", res.Events, res.Differences)
+	}
+	if res.Differences > 0 {
+		return &statusError{code: exitError}
+	}
+	return nil
+}
+
+// simulation is what simulate prints; sizes are bytes.
+type simulation struct {
+	File               string           `json:"file"`
+	Torch              string           `json:"torch_version"`
+	Requests           int              `json:"requests"`
+	CapacityBytes      uint64           `json:"capacity_bytes,omitempty"`
+	StartReservedBytes uint64           `json:"start_reserved_bytes,omitempty"`
+	Fits               bool             `json:"fits"`
+	FailsAtRequest     *int             `json:"fails_at_request,omitempty"`
+	Failure            string           `json:"failure,omitempty"`
+	PeakAllocatedBytes int64            `json:"peak_allocated_bytes"`
+	PeakReservedBytes  int64            `json:"peak_reserved_bytes"`
+	Retries            int64            `json:"retries"`
+	Minimum            *capacity.Result `json:"minimum,omitempty"`
+}
+
+func simulateRun(cmd *cobra.Command, p *replay.Program, run replay.RunOptions, flags simulateFlags) error {
+	var res *replay.RunResult
+	var err error
+	if flags.export != "" {
+		res, err = exportSnapshot(p, run, flags.export)
+	} else {
+		res, err = p.Run(run)
+	}
+	if err != nil {
+		return err
+	}
+	out := simulation{
+		File: p.Name, Torch: p.Version.String(), Requests: len(p.Ops), Fits: res.FirstOOM == nil,
+		PeakAllocatedBytes: res.Stats.AllocatedBytes.All.Peak, PeakReservedBytes: res.Stats.ReservedBytes.All.Peak, Retries: res.Stats.Retries,
+		StartReservedBytes: p.StartBytes(),
+	}
+	if run.Version != (allocator.Version{}) {
+		out.Torch = run.Version.String()
+	}
+	if total := res.Card.TotalBytes(); total < replay.Unlimited {
+		out.CapacityBytes = total
+	}
+	if res.FirstOOM != nil {
+		out.FailsAtRequest, out.Failure = &res.FirstOOMOp, res.FirstOOM.Error()
+	}
+	if !flags.noMinimum {
+		out.Minimum, err = capacity.Search(p, capacity.Options{Version: run.Version, Config: run.Config})
+		if err != nil {
+			return err
+		}
+	}
+	if flags.json {
+		err = printJSON(cmd, out)
+	} else {
+		err = out.print(cmd.OutOrStdout())
+	}
+	if err == nil && !out.Fits {
+		err = &statusError{code: exitDoesNotFit}
+	}
+	return err
+}
+
+func exportSnapshot(p *replay.Program, run replay.RunOptions, path string) (*replay.RunResult, error) {
+	s, res, err := p.Snapshot(run)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(snapshot.Write(f, s), f.Close()); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return res, nil
+}
+
+func (s *simulation) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	row("file", "%s", clean(s.File))
+	row("replayed", "%d requests, as PyTorch %s", s.Requests, s.Torch)
+	if s.StartReservedBytes > 0 {
+		row("start", "in mid-run, with %s of segments as recorded", exactSize(s.StartReservedBytes))
+	}
+	if s.CapacityBytes > 0 {
+		row("card", "%s for the allocator", exactSize(s.CapacityBytes))
+	} else {
+		row("card", "without a limit")
+	}
+	if s.Fits {
+		row("result", "fits")
+	} else {
+		row("result", "does not fit: request %d: %s", *s.FailsAtRequest, s.Failure)
+	}
+	row("peak allocated", "%s", exactSize(uint64(s.PeakAllocatedBytes)))
+	row("peak reserved", "%s", exactSize(uint64(s.PeakReservedBytes)))
+	row("retries", "%d", s.Retries)
+	if m := s.Minimum; m != nil {
+		printMinimum(row, m)
+	}
+	return w.Flush()
+}
+
+func printMinimum(row func(name, format string, args ...any), m *capacity.Result) {
+	row("comfortable", "%s", exactSize(m.ComfortableBytes))
+	proof := "no larger card fails"
+	if !m.ProvenAbove {
+		proof = "some larger cards were not tried"
+	}
+	retries := fmt.Sprintf("%d retries", m.Retries)
+	if m.Retries == 1 {
+		retries = "1 retry"
+	}
+	row("minimum", "%s, with %s; %s", exactSize(m.MinimumBytes), retries, proof)
+	if m.LowestBytes < m.MinimumBytes {
+		row("", "%s happens to succeed, but a card between them fails", exactSize(m.LowestBytes))
+	}
+	f := m.Limit
+	if f == nil {
+		return
+	}
+	row("below that", "request %d asks for %s: %s live, %s free between live blocks, %s cached", f.Op, exactSize(f.OOM.RequestedBytes),
+		exactSize(f.LiveBytes), exactSize(f.FragmentedBytes), exactSize(f.CachedBytes))
+	for i, b := range f.Largest[:min(3, len(f.Largest))] {
+		name := ""
+		if i == 0 {
+			name = "largest live"
+		}
+		row(name, "%s, from request %d", exactSize(b.SizeBytes), b.Op)
+	}
+}
+
+// exactSize shows a size in the unit that fits it.
+func exactSize(bytes uint64) string {
+	switch {
+	case bytes >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", bytes)
+}
+
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+// parseSize reads a size with its unit, such as 20GiB.
+func parseSize(text string) (uint64, error) {
+	for _, unit := range sizeUnits {
+		number, ok := strings.CutSuffix(text, unit.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(n > 0) || n*unit.bytes >= 1<<52 {
+			break
+		}
+		return uint64(n * unit.bytes), nil
+	}
+	return 0, fmt.Errorf("size %q: write a number with B, KiB, MiB, GiB or TiB, such as 20GiB", text)
+}

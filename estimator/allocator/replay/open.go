@@ -1,0 +1,155 @@
+package replay
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+
+	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// OpenOptions choose what is read of a file that holds several histories.
+type OpenOptions struct {
+	// Device is the rank of a bundle, or the device of a snapshot.
+	Device int
+	// Version is the PyTorch release, where the file does not name it.
+	Version allocator.Version
+}
+
+// Open reads a program from a file of any known kind: an oracle trace, a PyTorch snapshot, a reduced snapshot in JSON, or a trace bundle.
+func Open(path string, o OpenOptions) (*Program, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path)
+	}
+	head, err := peek(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
+		b, err := trace.Read(f, info.Size())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return FromBundle(b, o, path)
+	case bytes.HasPrefix(head, []byte(OracleMagic)):
+		return ReadOracle(f, path)
+	case len(head) > 0 && (head[0] == 0x80 || head[0] == '{'):
+		s, err := snapshot.Read(f, path, snapshot.DefaultLimits)
+		if err != nil {
+			return nil, err
+		}
+		if devices := max(len(s.Traces), 1); o.Device >= devices {
+			return nil, fmt.Errorf("%s: device %d was asked for, the snapshot has %d", path, o.Device, devices)
+		}
+		return FromSnapshot(s, o.Device, o.Version, path)
+	}
+	return nil, fmt.Errorf("%s is neither a trace bundle, a PyTorch memory snapshot, nor a recorded allocator trace", path)
+}
+
+// peek returns the first bytes of a file, unpacked when it is gzip.
+func peek(f io.Reader) ([]byte, error) {
+	in := bufio.NewReader(f)
+	if head, err := in.Peek(2); err == nil && head[0] == 0x1f && head[1] == 0x8b {
+		unzipped, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, err
+		}
+		in = bufio.NewReader(unzipped)
+	}
+	head, err := in.Peek(len(OracleMagic))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	return head, nil
+}
+
+// FromBundle makes a program of the events of one rank. A probe records from the start of the process, so the program begins with an empty cache.
+func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
+	if o.Device < 0 || o.Device >= len(b.Ranks) {
+		return nil, fmt.Errorf("%s: rank %d was asked for, the bundle has %d", name, o.Device, len(b.Ranks))
+	}
+	rank := &b.Ranks[o.Device]
+	if len(rank.Events) == 0 {
+		return nil, fmt.Errorf("%s: rank %d holds no allocator events: make the bundle with them recorded", name, o.Device)
+	}
+	if rank.EventsFormat != trace.EventsJSON {
+		return nil, fmt.Errorf("%s: rank %d: events in the form %q are not known", name, o.Device, rank.EventsFormat)
+	}
+	version := o.Version
+	if version == (allocator.Version{}) {
+		v, err := allocator.ParseVersion(b.Manifest.Versions.Torch)
+		if err != nil {
+			return nil, fmt.Errorf("%s: manifest: %w", name, err)
+		}
+		version = v
+	}
+	entries, err := readEvents(rank.Events)
+	if err != nil {
+		return nil, fmt.Errorf("%s: ranks/%d/events.jsonl: %w", name, o.Device, err)
+	}
+	s := &snapshot.Snapshot{Traces: [][]snapshot.Entry{entries}, Origin: &snapshot.Origin{TorchVersion: version.String()}}
+	if capacity := b.Manifest.GPU.CapacityBytes; capacity > 0 {
+		s.Origin.TotalBytes = uint64(capacity)
+	}
+	return fromHistory(s, version, name)
+}
+
+// bundleEvent is one line of events.jsonl.
+type bundleEvent struct {
+	Action     string  `json:"action"`
+	Addr       uint64  `json:"addr"`
+	DeviceFree uint64  `json:"device_free"`
+	SizeBytes  uint64  `json:"size"`
+	Stream     uint64  `json:"stream"`
+	TimeMicros int64   `json:"time_us"`
+	Device     float64 `json:"device"`
+}
+
+func readEvents(data []byte) ([]snapshot.Entry, error) {
+	var entries []snapshot.Entry
+	number := 0
+	device := math.NaN()
+	for line := range bytes.Lines(data) {
+		number++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		var e bundleEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		if math.IsNaN(device) {
+			device = e.Device
+		}
+		if e.Device != device {
+			continue // a process that uses several cards: the first one stands for the rank
+		}
+		entry := snapshot.Entry{Action: snapshot.ParseAction(e.Action), Addr: e.Addr, SizeBytes: e.SizeBytes, Stream: e.Stream, TimeMicros: e.TimeMicros}
+		if entry.Action == snapshot.ActionOOM {
+			entry.Addr = e.DeviceFree
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
+}
