@@ -10,10 +10,20 @@ import (
 	"github.com/gresize/gresize/estimator/trace"
 )
 
-// bundleFor is a bundle from which the virtual GPU's estimator reads a peak of so many GiB, with the confidence.
-func bundleFor(t *testing.T, gib int64, confidence estimator.Confidence) []byte {
+// says is a probe that reports a peak of so many GiB, on whatever card.
+func says(t *testing.T, gib int64, confidence estimator.Confidence) fakeAnswer {
 	t.Helper()
-	card, err := gpu.Load("a100-80")
+	a := fakeAnswer{Bundles: map[string][]byte{}}
+	for _, card := range []string{"a100-80", "rtx3060"} {
+		a.Bundles[card] = bundleFor(t, card, gib, confidence)
+	}
+	return a
+}
+
+// bundleFor is a bundle from which the virtual GPU's estimator reads a peak of so many GiB, with the confidence.
+func bundleFor(t *testing.T, cardName string, gib int64, confidence estimator.Confidence) []byte {
+	t.Helper()
+	card, err := gpu.Load(cardName)
 	must(t, err)
 	report, err := json.Marshal(map[string]any{
 		"schema": "gresize.vgpu.rank/1", "rank": 0, "pid": 100, "reason": "stopped", "peak_allocated_bytes": gib << 30, "peak_reserved_bytes": gib << 30,

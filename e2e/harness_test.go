@@ -101,7 +101,8 @@ func (s *fakeSite) in(t *testing.T) *fakeSite {
 type fakeAnswer struct {
 	DelaySeconds float64 `json:"delay_seconds"`
 	Die          bool    `json:"die"`
-	Bundle       []byte  `json:"bundle"`
+	// Bundles are by the GPU on which the job is tried.
+	Bundles map[string][]byte `json:"bundles"`
 }
 
 // answer tells the probes that start from now on what to do.
@@ -112,7 +113,7 @@ func (s *fakeSite) answer(a fakeAnswer) {
 	must(s.t, os.WriteFile(filepath.Join(s.Cluster.Dir(), "share", "libexec", "answer"), data, 0o644))
 }
 
-// restart kills the daemon and starts it with a failpoint, or without one when it is empty.
+// restart kills the daemon and starts it with a failpoint (PLACE, or N*PLACE for the N-th time that it is reached), or without one when it is empty.
 func (s *fakeSite) restart(failpoint string) {
 	s.t.Helper()
 	s.KillDaemon()

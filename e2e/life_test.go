@@ -17,10 +17,15 @@ import (
 
 // TestLife is what can become of a job in enforce mode while the daemon is well.
 func TestLife(t *testing.T) {
+	t.Parallel()
 	s := newFakeSite(t, "enforce", time.Minute)
-	fits := fakeAnswer{Bundle: bundleFor(t, 7, estimator.Exact)}
-	slow := fits
-	slow.DelaySeconds = 30
+	fits := says(t, 7, estimator.Exact)
+	slow := fakeAnswer{Bundles: fits.Bundles, DelaySeconds: 30}
+	// The same script takes more on the small card: other kernels, other workspaces.
+	otherThere := says(t, 7, estimator.Exact)
+	otherThere.Bundles["rtx3060"] = bundleFor(t, "rtx3060", 11, estimator.Exact)
+	unknownThere := says(t, 7, estimator.Exact)
+	unknownThere.Bundles["rtx3060"] = bundleFor(t, "rtx3060", 7, estimator.Unknown)
 
 	for _, c := range []struct {
 		name  string
@@ -35,8 +40,10 @@ func TestLife(t *testing.T) {
 		{"--gpus", []string{"--gpus=1", "--constraint=gpu80g"}, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
 		{"--gpus-per-node", []string{"--gpus-per-node=1", "--constraint=gpu80g"}, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
 		{"--gpus-per-task", []string{"--gpus-per-task=1", "--ntasks=1", "--constraint=gpu80g"}, fits, jobs.StateVerified, "smaller_row_fits", "gpu1"},
-		{"needs what it asked for", tooLarge, fakeAnswer{Bundle: bundleFor(t, 40, estimator.Exact)}, jobs.StateReleased, "already_smallest", "gpu2"},
-		{"unknown", tooLarge, fakeAnswer{Bundle: bundleFor(t, 7, estimator.Unknown)}, jobs.StateReleased, "confidence_too_low", "gpu2"},
+		{"needs what it asked for", tooLarge, says(t, 40, estimator.Exact), jobs.StateReleased, "already_smallest", "gpu2"},
+		{"unknown", tooLarge, says(t, 7, estimator.Unknown), jobs.StateReleased, "confidence_too_low", "gpu2"},
+		{"fits, but not on the card that it would get", tooLarge, otherThere, jobs.StateReleased, "already_smallest", "gpu2"},
+		{"unknown on the card that it would get", tooLarge, unknownThere, jobs.StateReleased, "confidence_too_low", "gpu2"},
 		{"a probe that dies", tooLarge, fakeAnswer{Die: true}, jobs.StateReleased, "probe_lost", "gpu2"},
 		{"impossible on this cluster", impossible, fits, jobs.StateRestored, "smaller_row_fits", "gpu2"},
 		{"a card asked for by its type", []string{"--gres=gpu:a100:1"}, fits, jobs.StateReleased, "already_smallest", "gpu2"},
@@ -101,7 +108,7 @@ func TestLife(t *testing.T) {
 
 	t.Run("slurmctld restarts during the hold", func(t *testing.T) {
 		s := s.in(t)
-		s.answer(fakeAnswer{Bundle: fits.Bundle, DelaySeconds: 6})
+		s.answer(fakeAnswer{Bundles: fits.Bundles, DelaySeconds: 6})
 		id := s.submit(tooLarge...)
 		s.waitState(id, jobs.StateProbing)
 		must(t, s.Cluster.RestartController(t.Context()))
@@ -181,8 +188,9 @@ func TestLife(t *testing.T) {
 
 // TestShadow does everything but change, hold or delay the job.
 func TestShadow(t *testing.T) {
+	t.Parallel()
 	s := newFakeSite(t, "shadow", time.Minute)
-	s.answer(fakeAnswer{Bundle: bundleFor(t, 7, estimator.Exact)})
+	s.answer(says(t, 7, estimator.Exact))
 	submitted := time.Now()
 	id := s.submit(tooLarge...)
 	job := s.completed(id, 15*time.Second)
@@ -198,6 +206,7 @@ func TestShadow(t *testing.T) {
 
 // TestNoLauncher: without gresize-launch the job runs as asked, at once and with a row.
 func TestNoLauncher(t *testing.T) {
+	t.Parallel()
 	s := newFakeSite(t, "enforce", time.Minute)
 	must(t, os.Remove(filepath.Join(filepath.Dir(s.ConfigPath()), "..", "run-root", "launch.sock")))
 	submitted := time.Now()

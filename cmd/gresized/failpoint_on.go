@@ -4,19 +4,30 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
-// failpoint kills the daemon at the place named by GRESIZE_FAILPOINT=PLACE=exit, as kill -9 would. Places are
-// "<state>:written", after the row of a state, and "<state>:acted", after the action that the row announced.
+// failpoint kills the daemon at the place named by GRESIZE_FAILPOINT=PLACE=exit, as kill -9 would; N*PLACE is the N-th time that the place is
+// reached. Places are "<state>:written", after the row of a state, and "<state>:acted", after the action that the row announced.
 func failpoint() func(string) {
 	place, action, _ := strings.Cut(os.Getenv("GRESIZE_FAILPOINT"), "=")
 	if place == "" || action != "exit" {
 		return nil
 	}
+	times := int64(1)
+	if number, rest, found := strings.Cut(place, "*"); found {
+		n, err := strconv.ParseInt(number, 10, 32)
+		if err != nil {
+			return nil
+		}
+		times, place = n, rest
+	}
+	var reached atomic.Int64
 	return func(name string) {
-		if name == place {
+		if name == place && reached.Add(1) == times {
 			// No deferred call and no flush may run.
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}

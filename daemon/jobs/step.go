@@ -110,8 +110,8 @@ func (l *life) lostHold(j client.Job, now time.Time) (code, detail string) {
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
 		return codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID)
-	case j.Ended():
-		return codeOwnerCancelled, "the job ended as " + j.State
+	case j.Ended() && j.NodeList == "":
+		return codeOwnerCancelled, "the job ended as " + j.State + " and never ran"
 	case passed && (!j.Pending() || !j.EligibleAt.After(now)):
 		return codeHoldPassed, "the hold passed and the job may start as its owner asked"
 	case !j.Pending() || !j.EligibleAt.After(now):

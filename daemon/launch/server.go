@@ -79,7 +79,7 @@ func NewServer(config Config) (*Server, error) {
 // secure refuses a program that somebody other than root could change, in itself or in a folder above it.
 func secure(path string) error {
 	if !safePath.MatchString(path) || filepath.Clean(path) != path {
-		return fmt.Errorf("program path %q: only letters, digits and _./+- are used, and no . or ..", path)
+		return fmt.Errorf("program path %q: only clean paths of letters, digits and _./+- are used", path)
 	}
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {

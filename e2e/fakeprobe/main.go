@@ -19,8 +19,8 @@ type answer struct {
 	DelaySeconds float64 `json:"delay_seconds"`
 	// Die ends the probe without a report.
 	Die bool `json:"die"`
-	// Bundle is what is sent.
-	Bundle []byte `json:"bundle"`
+	// Bundles are what is sent, by the GPU on which the job is to be tried.
+	Bundles map[string][]byte `json:"bundles"`
 }
 
 func main() {
@@ -46,6 +46,7 @@ func run() error {
 	var job struct {
 		Schema string `json:"schema"`
 		Script []byte `json:"script"`
+		GPU    string `json:"gpu"`
 	}
 	if err := call(http.MethodGet, "", nil, &job); err != nil {
 		return err
@@ -59,7 +60,7 @@ func run() error {
 	}
 	// The daemon may be away for a moment: a probe tries again.
 	for range 100 {
-		if err = call(http.MethodPost, "/result", a.Bundle, nil); err == nil {
+		if err = call(http.MethodPost, "/result", a.Bundles[job.GPU], nil); err == nil {
 			return nil
 		}
 		time.Sleep(200 * time.Millisecond)
