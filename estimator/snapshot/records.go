@@ -279,6 +279,10 @@ func (d *decoder) origin(items []value) *Origin {
 			o.TorchVersion = d.text(items[i+1])
 		case "total_bytes":
 			o.TotalBytes = number(items[i+1])
+		case "memory_fraction":
+			if items[i+1].kind == kindFloat {
+				o.MemoryFraction = math.Float64frombits(items[i+1].num)
+			}
 		}
 	}
 	return o

@@ -26,6 +26,8 @@ type Origin struct {
 	TorchVersion string
 	// TotalBytes is the memory of the card, 0 when it is not known.
 	TotalBytes uint64
+	// MemoryFraction is the limit that was set before the history began, 0 for none.
+	MemoryFraction float64
 }
 
 // Segment is one cudaMalloc, or one contiguous mapped part of an expandable range.

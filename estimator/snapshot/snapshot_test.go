@@ -64,7 +64,7 @@ func TestReadsWhatPythonPickles(t *testing.T) {
 
 func TestReadsWhatItWrites(t *testing.T) {
 	s := want()
-	s.Origin = &Origin{TorchVersion: "2.6", TotalBytes: 80 << 30}
+	s.Origin = &Origin{TorchVersion: "2.6", TotalBytes: 80 << 30, MemoryFraction: 0.5}
 	for i := range 3 * appendBatch { // several APPENDS, and an address beyond 2^47
 		s.Traces[1] = append(s.Traces[1], Entry{Action: ActionAlloc, Addr: 1<<48 + uint64(i)*512, SizeBytes: uint64(i), Stream: 1 << 40, TimeMicros: int64(i)})
 	}

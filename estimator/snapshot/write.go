@@ -32,6 +32,8 @@ func Write(out io.Writer, s *Snapshot) error {
 				w.key("torch_version")
 				w.text(s.Origin.TorchVersion)
 				w.field("total_bytes", s.Origin.TotalBytes)
+				w.key("memory_fraction")
+				w.float(s.Origin.MemoryFraction)
 			})
 		}
 	})

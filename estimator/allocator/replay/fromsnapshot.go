@@ -45,6 +45,9 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 			return nil, fmt.Errorf("%s: segments[%d] belongs to a private pool (CUDA graphs or MemPool): the history does not say which requests went there", name, i)
 		}
 	}
+	if s.Origin != nil && s.Origin.MemoryFraction > 0 {
+		p.Config.MemoryFraction = s.Origin.MemoryFraction
+	}
 	return p.build(s, device, trace, true, total)
 }
 

@@ -32,7 +32,7 @@ func (p *Program) Snapshot(o RunOptions) (*snapshot.Snapshot, *RunResult, error)
 	if o.Version != (allocator.Version{}) {
 		version = o.Version
 	}
-	s.Origin = &snapshot.Origin{TorchVersion: version.String(), TotalBytes: res.Card.TotalBytes()}
+	s.Origin = &snapshot.Origin{TorchVersion: version.String(), TotalBytes: res.Card.TotalBytes(), MemoryFraction: config.MemoryFraction}
 	s.Segments = snapshotSegments(res.Allocator.Segments())
 	return s, res, nil
 }
