@@ -271,7 +271,7 @@ var cudaKeys = map[string]bool{
 var since = map[string]Version{
 	"large_segment_size_mb": {2, 11}, "max_non_split_rounding_mb": {2, 6}, "expandable_segments": {2, 1},
 	"release_lock_on_cudamalloc": {2, 2}, "release_lock_on_hipmalloc": {2, 2}, "pinned_use_cuda_host_register": {2, 1},
-	"pinned_use_hip_host_register": {2, 1}, "pinned_num_register_threads": {2, 1}, "pinned_use_background_threads": {2, 8},
+	"pinned_use_hip_host_register": {2, 1}, "pinned_num_register_threads": {2, 1}, "pinned_use_background_threads": {2, 6},
 	"graph_capture_record_stream_reuse": {2, 9}, "pinned_reserve_segment_size_mb": {2, 9}, "per_process_memory_fraction": {2, 10},
 	"throw_on_cudamalloc_oom": {2, 12}, "pinned_max_round_threshold_mb": {2, 13}, "pinned_max_cached_size_mb": {2, 13}, "backend": {2, 0},
 }
