@@ -47,7 +47,7 @@ func TestDifferential(t *testing.T) {
 		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python))), func(t *testing.T) {
 			events := 0
 			for seed := first; events < want; seed++ {
-				events += differentialRun(t, python, lib, seed, max(want/20, 4000))
+				events += differentialRun(t, python, lib, seed, max(want/20, 10_000))
 				if t.Failed() {
 					return
 				}
