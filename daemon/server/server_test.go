@@ -89,7 +89,7 @@ func TestTooManyConnectionsAreClosedAtOnce(t *testing.T) {
 }
 
 func TestGarbageHarmsNobody(t *testing.T) {
-	_, path := start(t, 4, slow{})
+	_, path := start(t, 16, slow{})
 	for _, garbage := range []string{"", "G", "GRSZ", "GRSZ\x00\x01\x00\x01\xff\xff\xff\xff", "hello world, this is no frame", "GRSZ\x00\x02\x00\x01\x00\x00\x00\x00"} {
 		connection, err := net.Dial("unix", path)
 		if err != nil {
