@@ -155,11 +155,17 @@ func TestLife(t *testing.T) {
 			t.Errorf("srun: the row says %+v", line.Decision)
 		}
 		before = len(s.lines())
-		// No GPU: not even a row, so probes cannot loop.
+		// No GPU: a row, since the site's plugin.conf wants one; but none for what has the name of a probe, so probes cannot loop.
 		id := s.submit("--partition=" + minicluster.ProbePartition)
 		s.completed(id, 30*time.Second)
-		if n := len(s.lines()); n != before {
-			t.Errorf("a job without a GPU made %d rows", n-before)
+		waitUntil(t, 5*time.Second, "a row for a job without a GPU", func() bool { return len(s.lines()) > before })
+		if line := s.lines()[0]; line.Decision == nil || line.Decision.Code != "no_gpu" {
+			t.Errorf("no GPU: the row says %+v", line.Decision)
+		}
+		id = s.submit("--partition="+minicluster.ProbePartition, "--job-name=gresize-probe-abcdefgh")
+		s.completed(id, 30*time.Second)
+		if n := len(s.lines()); n != before+1 {
+			t.Errorf("a job with the name of a probe made %d rows", n-before-1)
 		}
 	})
 

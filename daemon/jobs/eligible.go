@@ -34,6 +34,7 @@ var skipReasons = map[string]string{
 	wire.SkipTokenPresent:   "it carries a token already",
 	wire.SkipOptOut:         "its owner opted out",
 	wire.SkipScriptTooLarge: "its script is too large to look through",
+	wire.SkipNoGPU:          "it asks for no GPU",
 }
 
 // ineligible says why a submission is left alone, or returns "".
@@ -56,7 +57,7 @@ func ineligible(r *wire.Request) (code, reason string) {
 	case odd != "":
 		return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", odd)
 	case len(asks) == 0:
-		return codeNoGPU, "it asks for no GPU"
+		return codeNoGPU, skipReasons[codeNoGPU]
 	case !client.PlainName(r.Name) || strings.ContainsFunc(r.WorkDir+r.Comment+strings.Join(r.Argv[:min(1, len(r.Argv))], ""), unicode.IsControl):
 		return codeOddName, "its name, comment or a path could be taken for something else in a list of jobs"
 	case r.UserID == 0:

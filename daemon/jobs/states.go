@@ -58,7 +58,7 @@ var (
 
 // Codes of events and decisions made here, kept in the log. Codes of decisions are also in packages policy and request.
 const (
-	codeNoGPU          = "no_gpu"
+	codeNoGPU          = wire.SkipNoGPU
 	codeNoScript       = wire.SkipNoScript
 	codeSharesGPU      = "shares_gpu"
 	codeSeveralGPUs    = "several_gpus"

@@ -124,7 +124,7 @@ func (s *Site) bringUp(ctx context.Context) error {
 	if err := s.makeFolders(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("etc/plugin.conf"), []byte("socket = "+s.path("run/submit.sock")+"\ndeadline_ms = 250\n"), 0o644); err != nil {
+	if err := os.WriteFile(s.path("etc/plugin.conf"), []byte("socket = "+s.path("run/submit.sock")+"\ndeadline_ms = 250\ntell_cpu_jobs = yes\n"), 0o644); err != nil {
 		return err
 	}
 	cluster := s.opts.Cluster

@@ -51,14 +51,14 @@ static const char *set_deadline(struct gresize_config *config, const char *value
 	return NULL;
 }
 
-static const char *set_enabled(struct gresize_config *config, const char *value)
+static const char *set_switch(bool *on, const char *value, const char *problem)
 {
 	if (strcmp(value, "yes") == 0 || strcmp(value, "1") == 0 || strcmp(value, "true") == 0)
-		config->enabled = true;
+		*on = true;
 	else if (strcmp(value, "no") == 0 || strcmp(value, "0") == 0 || strcmp(value, "false") == 0)
-		config->enabled = false;
+		*on = false;
 	else
-		return "enabled must be yes or no";
+		return problem;
 	return NULL;
 }
 
@@ -80,8 +80,10 @@ static const char *set_line(struct gresize_config *config, char *line)
 	if (strcmp(key, "deadline_ms") == 0)
 		return set_deadline(config, value);
 	if (strcmp(key, "enabled") == 0)
-		return set_enabled(config, value);
-	return "unknown key; known are socket, deadline_ms and enabled";
+		return set_switch(&config->enabled, value, "enabled must be yes or no");
+	if (strcmp(key, "tell_cpu_jobs") == 0)
+		return set_switch(&config->tell_cpu_jobs, value, "tell_cpu_jobs must be yes or no");
+	return "unknown key; known are socket, deadline_ms, enabled and tell_cpu_jobs";
 }
 
 /*

@@ -8,6 +8,7 @@
  *   socket = /run/gresize/submit.sock    where gresized listens
  *   deadline_ms = 50                     what a submission may lose, 1 to 1000
  *   enabled = yes                        no: the plugin does nothing
+ *   tell_cpu_jobs = no                   yes: jobs without a GPU are told too, so that the log has a row for each
  */
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +22,7 @@
 
 struct gresize_config {
 	bool enabled;
+	bool tell_cpu_jobs;
 	uint32_t deadline_ms;
 	char socket_path[GRESIZE_LOCAL_MAX_SOCKET_PATH_BYTES];
 };

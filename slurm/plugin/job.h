@@ -17,6 +17,10 @@
 /* Does it ask for a GPU? The daemon hears of no other job. */
 bool gresize_job_asks_for_gpu(const job_desc_msg_t *job);
 
+/* Is it a probe of gresized, by its name? Those are told to nobody. */
+#define GRESIZE_PROBE_NAME_PREFIX "gresize-probe-"
+bool gresize_job_is_probe(const job_desc_msg_t *job);
+
 /* Why a job with a GPU is left alone, in the words of FORMAT.md, or NULL. */
 const char *gresize_job_skip_reason(const job_desc_msg_t *job);
 

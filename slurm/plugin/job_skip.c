@@ -33,6 +33,12 @@ bool gresize_job_asks_for_gpu(const job_desc_msg_t *job)
 	       names_gpu(job->tres_per_socket) || names_gpu(job->tres_per_task);
 }
 
+bool gresize_job_is_probe(const job_desc_msg_t *job)
+{
+	return !gresize_job_asks_for_gpu(job) && job->name &&
+	       strncmp(job->name, GRESIZE_PROBE_NAME_PREFIX, strlen(GRESIZE_PROBE_NAME_PREFIX)) == 0;
+}
+
 /* --comment="... gresize:off ...", as a word of its own. */
 static bool comment_opts_out(const char *comment)
 {
@@ -83,6 +89,8 @@ static bool has_text(const char *text)
 
 const char *gresize_job_skip_reason(const job_desc_msg_t *job)
 {
+	if (!gresize_job_asks_for_gpu(job))
+		return "no_gpu";
 	/* First: of a heterogeneous batch job only component 0 has the script. */
 	if (job->het_job_offset != NO_VAL)
 		return "het";

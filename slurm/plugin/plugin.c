@@ -95,7 +95,8 @@ static void consider(job_desc_msg_t *job, uint32_t submit_uid)
 	int64_t start_ns = gresize_monotonic_ns();
 	int64_t deadline_ns = start_ns + (int64_t)config.deadline_ms * 1000000;
 
-	if (!gresize_job_asks_for_gpu(job) || gresize_breaker_paused(&breaker, start_ns))
+	if ((!gresize_job_asks_for_gpu(job) && !config.tell_cpu_jobs) ||
+	    gresize_job_is_probe(job) || gresize_breaker_paused(&breaker, start_ns))
 		return;
 
 	const char *skip_reason = gresize_job_skip_reason(job);

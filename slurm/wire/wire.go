@@ -115,6 +115,7 @@ const (
 	SkipTokenPresent   = "token_present"    // AdminComment carries a token already
 	SkipOptOut         = "opt_out"          // its owner said gresize off
 	SkipScriptTooLarge = "script_too_large" // over 16 MiB
+	SkipNoGPU          = "no_gpu"           // no GPU asked for; told only when the site wants it
 )
 
 // Verdict is what the plugin is to do with the job.

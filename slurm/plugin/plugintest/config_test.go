@@ -22,6 +22,7 @@ func TestBadConfigTurnsThePluginOff(t *testing.T) {
 		{"deadline 0", "deadline_ms = 0\n", "from 1 to 1000"},
 		{"deadline with a unit", "deadline_ms = 50ms\n", "from 1 to 1000"},
 		{"enabled maybe", "enabled = maybe\n", "yes or no"},
+		{"CPU jobs maybe", "tell_cpu_jobs = maybe\n", "tell_cpu_jobs must be yes or no"},
 		{"too long", strings.Repeat("#\n", 3000), "longer than"},
 		{"NUL", "enabled = yes\x00\n", "NUL"},
 		{"off", "enabled = no\nsocket=" + path + "\n", "info: job_submit/gresize: off"},

@@ -162,6 +162,21 @@ func TestWhichJobsAreTold(t *testing.T) {
 			}
 		})
 	}
+	t.Run("jobs without a GPU, where the site wants to hear of them", func(t *testing.T) {
+		d := start(t, sanitized, "socket="+path+"\ndeadline_ms=1000\ntell_cpu_jobs=yes\n")
+		d.tell(gpuJob()...)
+		d.tell(text("tres_per_node", ""))
+		before := d.dump()
+		d.submit()
+		if request := received(requests); request == nil || request.SkipReason != wire.SkipNoGPU || d.dump() != before {
+			t.Errorf("request %+v, want skip_reason %s and the job as it was", request, wire.SkipNoGPU)
+		}
+		d.tell(text("name", "gresize-probe-abcdefgh"))
+		d.submit()
+		if request := received(requests); request != nil {
+			t.Errorf("the daemon heard of a probe: %+v", request)
+		}
+	})
 	t.Run("srun", func(t *testing.T) {
 		d.tell("job", text("tres_per_job", "gres:gpu:1"))
 		d.submit()
