@@ -143,6 +143,15 @@ func (a *answer) judgeRank(r *rankReport) {
 	if r.Coverage.ValuesPerStep > valuesPerStepExpected {
 		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.1f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
 	}
+	if r.Coverage.Decisions > 0 {
+		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions))
+	}
+	if r.Coverage.LargerLoaderUnread {
+		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
+	}
+	if r.Reason == reasonStopped {
+		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("the first %d steps were seen%s: memory that is taken later is not in the figure", r.Steps, notRead(r.Coverage.LoadersUnread)))
+	}
 	if !r.Coverage.KnownRelease {
 		a.lower(estimator.High, "unknown_release", "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")
 	}
@@ -153,4 +162,14 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.Fits = false
 		a.lower(estimator.Low, "out_of_memory", "the allocator met the end of the modelled card and went on with less")
 	}
+}
+
+func notRead(loaders int) string {
+	switch loaders {
+	case 0:
+		return ""
+	case 1:
+		return ", and one data loader was not reached"
+	}
+	return fmt.Sprintf(", and %d data loaders were not reached", loaders)
 }

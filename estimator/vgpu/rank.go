@@ -25,6 +25,11 @@ type Coverage struct {
 	// ValuesReadBack counts small reads of what a kernel would have computed; ValuesPerStep is that of one step.
 	ValuesReadBack int64   `json:"values_read_back"`
 	ValuesPerStep  float64 `json:"values_per_step"`
+	// Decisions counts comparisons of such values.
+	Decisions int64 `json:"decisions"`
+	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
+	LoadersUnread      int  `json:"loaders_unread,omitempty"`
+	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
 }
 
 // rankReport is what one process left about one card: the report of a rank in the bundle.
@@ -71,6 +76,7 @@ func newRankReports(p *process) []rankReport {
 		base.HostPeakBytes, base.BeganUnix, base.WallSeconds = py.HostPeakBytes, py.BeganUnix, py.WallSeconds
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
+		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.globalRank = py.Rank
 	}
 	if n := p.native; n != nil {

@@ -117,9 +117,14 @@ type Python struct {
 	PerStep         [][]int64      `json:"per_step"`
 	Devices         []PythonDevice `json:"devices"`
 	ValuesReadBack  int64          `json:"values_read_back"`
-	HostPeakBytes   int64          `json:"host_peak_bytes"`
-	BeganUnix       float64        `json:"began_unix"`
-	WallSeconds     float64        `json:"wall_seconds"`
+	// Decisions counts comparisons of values that were read back. LoadersUnread are data loaders that were made and not read;
+	// LargerLoaderUnread says that one of them has a larger batch than all that were read.
+	Decisions          int64   `json:"decisions"`
+	LoadersUnread      int     `json:"loaders_unread"`
+	LargerLoaderUnread bool    `json:"larger_loader_unread"`
+	HostPeakBytes      int64   `json:"host_peak_bytes"`
+	BeganUnix          float64 `json:"began_unix"`
+	WallSeconds        float64 `json:"wall_seconds"`
 }
 
 // The reasons for which the Python layer writes a report.

@@ -208,14 +208,16 @@ func TestEstimate(t *testing.T) {
 		fits       bool
 		high       int64 // 0: not looked at
 	}{
-		{name: "plain", outcome: trace.Stopped, steps: 4, confidence: estimator.Exact, fits: true, high: reserved + high},
+		{name: "plain", outcome: trace.Stopped, steps: 4, confidence: estimator.High, fits: true, high: reserved + high},
 		{name: "unanswered", rank: covered("unanswered", map[string]int{"cuX": 1}), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"symbol_unanswered"}, fits: true},
 		{name: "convolutions", rank: covered("bounded", map[string]any{"conv": map[string]int{"calls": 1}}), outcome: trace.Stopped, steps: 4, confidence: estimator.High,
 			want: []string{"workspace_bounded"}, fits: true, high: reserved + high + reserved/100*convAllowancePercent},
 		{name: "recurrent", rank: covered("bounded", map[string]any{"rnn": map[string]int{"calls": 1, "largest_bytes": 1000}}), outcome: trace.Stopped, steps: 4, confidence: estimator.High,
 			want: []string{"workspace_bounded"}, fits: true, high: reserved + high + 1000},
 		{name: "values", rank: covered("values_per_step", 2.5), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"values_read_back"}, fits: true},
-		{name: "two values", rank: covered("values_per_step", 2.0), outcome: trace.Stopped, steps: 4, confidence: estimator.Exact, fits: true},
+		{name: "compared", rank: covered("decisions", 1), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"values_compared"}, fits: true},
+		{name: "larger validation", rank: covered("larger_loader_unread", true), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"phase_not_reached"}, fits: true},
+		{name: "two values", rank: covered("values_per_step", 2.0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, fits: true},
 		{name: "unknown release", rank: map[string]any{"coverage": map[string]any{"torch": "3.0"}}, outcome: trace.Completed, steps: 4, confidence: estimator.High, want: []string{"unknown_release"}, fits: true},
 		{name: "still rising", rank: map[string]any{"flat": false}, outcome: trace.Stopped, steps: 12, confidence: estimator.Low, want: []string{"peak_still_rising"}, fits: true},
 		{name: "short but complete", rank: map[string]any{"flat": false, "reason": "exit"}, outcome: trace.Completed, steps: 2, confidence: estimator.Exact, fits: true},
@@ -225,7 +227,7 @@ func TestEstimate(t *testing.T) {
 		{name: "retried", rank: map[string]any{"retries": 1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"out_of_memory"}},
 		{name: "crashed", outcome: trace.Crashed, steps: 4, reasons: []string{"script_failed"}, confidence: estimator.Unknown, want: []string{"script_failed"}, fits: true},
 		{name: "static", outcome: trace.Stopped, steps: 4, reasons: []string{"static_runtime"}, confidence: estimator.Unknown, want: []string{"static_runtime"}, fits: true},
-		{name: "past the allocator", rank: map[string]any{"peak_device_bytes": reserved + 4096}, outcome: trace.Stopped, steps: 4, confidence: estimator.Exact, fits: true, high: reserved + 4096 + high},
+		{name: "past the allocator", rank: map[string]any{"peak_device_bytes": reserved + 4096}, outcome: trace.Stopped, steps: 4, confidence: estimator.High, fits: true, high: reserved + 4096 + high},
 		{name: "broken", rank: map[string]any{"peak_reserved_bytes": -1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Unknown, want: []string{"bundle_invalid"}},
 	} {
 		m := trace.Manifest{Outcome: c.outcome, Steps: c.steps}
@@ -240,6 +242,11 @@ func TestEstimate(t *testing.T) {
 		for _, r := range e.Reasons {
 			codes = append(codes, r.Code)
 		}
+		// A run that was stopped says so beside everything else.
+		if cut, want := slices.Contains(codes, "run_cut_short"), c.name != "broken" && c.rank["reason"] != "exit"; cut != want {
+			t.Errorf("%s: run_cut_short %v, want %v", c.name, cut, want)
+		}
+		codes = slices.DeleteFunc(codes, func(code string) bool { return code == "run_cut_short" })
 		if e.Confidence != c.confidence || !slices.Equal(codes, c.want) || e.Fits != c.fits {
 			t.Errorf("%s: %s, %v, fits %v; want %s, %v, fits %v", c.name, e.Confidence, codes, e.Fits, c.confidence, c.want, c.fits)
 		}

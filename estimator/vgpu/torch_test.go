@@ -123,7 +123,7 @@ func TestTraining(t *testing.T) {
 		// The foreach form of AdamW holds the square roots of one moment of all parameters: one copy more. The batch and,
 		// in 2.11, cuBLASLt's own workspace of 1 MiB come on top.
 		{name: "mlp", least: trainingState(mlpParameters) + 4*mlpParameters + twoWorkspaces, slack: 3 * mib,
-			exact: map[string][2]int64{"2.6.0": {152949760, 159383552}, "2.11.0": {153998336, 159383552}}, confidence: estimator.Exact, libraries: []string{"cublas", "cublaslt"}},
+			exact: map[string][2]int64{"2.6.0": {152949760, 159383552}, "2.11.0": {153998336, 159383552}}, confidence: estimator.High, libraries: []string{"cublas", "cublaslt"}},
 		{name: "transformer", least: trainingState(transformerParameters) + twoWorkspaces, slack: 160 * mib,
 			exact: map[string][2]int64{"2.6.0": {362827264, 375390208}, "2.11.0": {363879936, 373293056}}, libraries: []string{"cublas"}},
 		{name: "lstm", least: trainingState(lstmParameters), slack: 120 * mib, confidence: estimator.High, libraries: []string{"cudnn"}},
@@ -179,6 +179,22 @@ func TestEndsOfRuns(t *testing.T) {
 				t.Errorf("stopped %v after %d steps\n%s", o.reports.Stopped, o.reports.Steps, o.output)
 			}
 		})
+		t.Run("decides-"+release, func(t *testing.T) {
+			t.Parallel()
+			o := train(t, release, "decides")
+			e := o.estimate(t, trace.Stopped)
+			if e.Confidence != estimator.Low || !hasReason(e, "values_compared") {
+				t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
+			}
+		})
+		t.Run("guards-"+release, func(t *testing.T) {
+			t.Parallel()
+			o := train(t, release, "guards")
+			e := o.estimate(t, trace.Stopped)
+			if e.Confidence != estimator.High || hasReason(e, "values_compared") || hasReason(e, "values_read_back") || !hasReason(e, "run_cut_short") {
+				t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
+			}
+		})
 		t.Run("too-large-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "too_large")
@@ -209,4 +225,8 @@ func TestEndsOfRuns(t *testing.T) {
 			}
 		})
 	}
+}
+
+func hasReason(e estimator.Estimate, code string) bool {
+	return slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == code })
 }

@@ -111,4 +111,37 @@ def graphs():
     )
 
 
+def decides():
+    """The batch depends on the loss: what is zero here is not zero on a real card."""
+    model = nn.Linear(256, 256).to(DEVICE)
+    size = [32]
+
+    def loss_of(out, y):
+        loss = out.pow(2).mean()
+        if loss.item() > 0.5:
+            size[0] = 1 << 16
+        return loss
+
+    train(model, lambda: (torch.randn(size[0], 256, device=DEVICE), None), loss_of)
+
+
+def guards():
+    """Guards against NaN and printed values decide nothing in a healthy run; a second loader waits for its turn."""
+    model = nn.Linear(256, 256).to(DEVICE)
+    data = torch.utils.data.TensorDataset(torch.randn(512, 256), torch.zeros(512))
+    loader = torch.utils.data.DataLoader(data, 32)
+    validation = torch.utils.data.DataLoader(data, int(sys.argv[2]) if len(sys.argv) > 2 else 16)
+    batches = iter([b for _ in range(7) for b in loader])
+
+    def loss_of(out, y):
+        loss = out.pow(2).mean()
+        if torch.isnan(loss) or torch.isinf(out).any():
+            raise SystemExit("diverged")
+        print("%.3f %.3f %.3f" % (loss.item(), loss.item(), loss.item() + 1))
+        return loss
+
+    train(model, lambda: [t.to(DEVICE) for t in next(batches)], loss_of)
+    list(validation)
+
+
 globals()[sys.argv[1]]()

@@ -6,6 +6,8 @@ import platform
 import sys
 import time
 
+from . import values
+
 SCHEMA = "gresize.vgpu.python/1"
 MOST_STEPS = 1024
 MOST_EVENTS = 500000
@@ -36,8 +38,9 @@ def _library():
 
 
 def values_read_back():
+    """Small reads of what a kernel would have computed, but those whose use is watched."""
     library = _library()
-    return int(library.gresize_vgpu_values_read_back()) if library else 0
+    return max(0, int(library.gresize_vgpu_values_read_back()) - values.Decisions.watched_reads) if library else 0
 
 
 def flush_native():
@@ -131,6 +134,7 @@ def write(watch, reason, exception=None):
     try:
         torch = watch.torch
         devices = _devices(watch)
+        unread, larger = watch.loaders.unread()
         content = {
             "schema": SCHEMA,
             "pid": os.getpid(),
@@ -154,6 +158,9 @@ def write(watch, reason, exception=None):
             "per_step": watch.history,
             "devices": devices,
             "values_read_back": values_read_back(),
+            "decisions": values.Decisions.count,
+            "loaders_unread": unread,
+            "larger_loader_unread": larger,
             "host_peak_bytes": _host_peak_bytes(),
             "began_unix": round(watch.began_unix, 3),
             "wall_seconds": round(time.monotonic() - watch.begin, 3),

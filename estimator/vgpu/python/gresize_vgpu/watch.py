@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import report
+from . import report, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -44,6 +44,7 @@ class Watch:
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
         self.done = False
+        self.loaders = values.Loaders()
 
     # -- peaks
 
@@ -252,6 +253,8 @@ def start(torch):
     _quietly(_hook_optimizers, watch, torch)
     _quietly(_hook_scaler, watch, torch)
     _quietly(_hook_resets, watch, torch)
+    _quietly(values.hook_tensors, torch)
+    _quietly(watch.loaders.hook)
     if os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
         _quietly(report.record_events, torch)
     os.register_at_fork(after_in_child=watch.after_fork)
