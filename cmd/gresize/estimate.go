@@ -41,11 +41,17 @@ type estimateFlags struct {
 func newEstimateCommand() *cobra.Command {
 	var flags estimateFlags
 	cmd := &cobra.Command{
-		Use:   "estimate [--gpu NAME] [--json] -- COMMAND [ARGUMENT...]",
+		Use:   "estimate [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Say how much GPU memory a command needs, without a GPU",
 		Long: `Runs the command for some training steps on a virtual GPU and says how much
 memory a real one would need. The command is run as it is, in a sandbox: it can
 read everything that you can, and changes nothing.
+
+"Needed" is what PyTorch reserves at its peak and what lies outside of it (context,
+libraries); "at most" is the upper end of the interval. The confidence says how far
+both may be trusted: exact, high, low, unknown; each step down names its reasons.
+Only the first steps are run: memory that the command takes later, in a validation
+with larger batches for example, is not in the figure.
 
 EXIT STATUS
   0  it fits on the GPU
@@ -55,7 +61,8 @@ EXIT STATUS
   4  unknown; the reasons are named`,
 		Example: `  gresize estimate -- python train.py --batch-size 64
   gresize estimate --gpu rtx4060 --json -- python train.py`,
-		RunE: func(cmd *cobra.Command, args []string) error { return estimate(cmd, flags, args) },
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return estimate(cmd, flags, args) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`, see gresize gpu list")
@@ -122,7 +129,7 @@ func statusOf(e *estimator.Estimate, p *gpu.Profile) string {
 	switch {
 	case !e.Fits && ok && full:
 		return statusDoesNotFit // how much is needed is not known, but that it is more is
-	case e.Confidence == estimator.Unknown || !e.Fits:
+	case e.Confidence == estimator.Unknown || e.Confidence == estimator.Low || !e.Fits:
 		return statusUnknown
 	case !ok || largest.ComfortableHighBytes > p.Total.Bytes:
 		return statusUnknown
@@ -146,7 +153,7 @@ func printEstimate(w io.Writer, result probe.Result, p *gpu.Profile, status stri
 	if e.HostPeakBytes > 0 {
 		fmt.Fprintf(&b, "  host memory  %s\n", gib(e.HostPeakBytes))
 	}
-	fmt.Fprintf(&b, "  confidence   %s, from %d steps in %.1f s\n", e.Confidence, e.Steps, e.WallSeconds)
+	fmt.Fprintf(&b, "  confidence   %s, from %s in %.1f s\n", e.Confidence, stepsOf(e.Steps), e.WallSeconds)
 	if largest, ok := e.Largest(); ok && e.Confidence != estimator.Unknown && e.Fits {
 		var names []string
 		for _, c := range gpu.SmallestFor(largest.ComfortableHighBytes) {
@@ -155,7 +162,7 @@ func printEstimate(w io.Writer, result probe.Result, p *gpu.Profile, status stri
 			}
 		}
 		if len(names) > 0 {
-			fmt.Fprintf(&b, "  smallest     %s\n", strings.Join(names, ", "))
+			fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
 		}
 	}
 	for _, r := range e.Reasons {
@@ -179,6 +186,13 @@ func printEstimate(w io.Writer, result probe.Result, p *gpu.Profile, status stri
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func stepsOf(n int) string {
+	if n == 1 {
+		return "1 step"
+	}
+	return fmt.Sprintf("%d steps", n)
 }
 
 func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }

@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, "gresize:", err)
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "See gresize --help.")
+		fmt.Fprintln(stderr, "See gresize --help, or gresize VERB --help.")
 	}
 	return code
 }

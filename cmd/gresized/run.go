@@ -72,7 +72,10 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gresized: %v\n", err)
 		return exitFailed
 	}
-	fmt.Fprintf(stdout, "%s: mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
+	if len(c.Targets) == 0 {
+		fmt.Fprintln(stderr, "gresized: warning: there is no [[target]]: no job will be changed, each is recorded as unknown_gpu")
+	}
+	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
 	return exitOK
 }
 

@@ -171,6 +171,16 @@ func Load(name string) (*Profile, error) {
 			return p, nil
 		}
 	}
+	// A model that was sold with different memories is not guessed at.
+	var sizes []string
+	for i := range all {
+		if base, memory, ok := strings.Cut(all[i].ID, "-"); ok && fold(base) == want && !strings.Contains(memory, ".") {
+			sizes = append(sizes, all[i].ID)
+		}
+	}
+	if len(sizes) > 0 {
+		return nil, fmt.Errorf("%w %q: it comes with different memories, name %s", ErrUnknown, name, strings.Join(sizes, " or "))
+	}
 	return nil, fmt.Errorf("%w %q: know %s, or the path of a profile file that ends in .json", ErrUnknown, name, strings.Join(known, ", "))
 }
 

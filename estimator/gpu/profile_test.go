@@ -49,8 +49,8 @@ func TestBundledProfilesAreSound(t *testing.T) {
 
 func TestLoadKnowsTheSpellingsOfPeopleAndOfCUDA(t *testing.T) {
 	for name, id := range map[string]string{
-		"a100": "a100-40", "A100-80": "a100-80", "NVIDIA A100-SXM4-80GB": "a100-80", "h100": "h100", "NVIDIA H100 80GB HBM3": "h100",
-		"rtx 3060": "rtx3060", "RTX_4060": "rtx4060", "Tesla T4": "t4", "v100": "v100-16", "3g.20gb": "a100-3g.20gb", "l40s": "l40s", "h200": "h200",
+		"A100-80": "a100-80", "NVIDIA A100-SXM4-80GB": "a100-80", "h100": "h100", "NVIDIA H100 80GB HBM3": "h100",
+		"rtx 3060": "rtx3060", "RTX_4060": "rtx4060", "Tesla T4": "t4", "3g.20gb": "a100-3g.20gb", "l40s": "l40s", "h200": "h200",
 	} {
 		p, err := Load(name)
 		if err != nil || p.ID != id {
@@ -59,6 +59,14 @@ func TestLoadKnowsTheSpellingsOfPeopleAndOfCUDA(t *testing.T) {
 	}
 	if _, err := Load("tpu"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "rtx3060") {
 		t.Errorf("an unknown name must be refused with the known ones: %v", err)
+	}
+}
+
+func TestLoadDoesNotGuessTheMemory(t *testing.T) {
+	for name, want := range map[string]string{"A100": "a100-40 or a100-80", "v100": "v100-16 or v100-32"} {
+		if _, err := Load(name); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load(%q): %v, want it to name %s", name, err, want)
+		}
 	}
 }
 

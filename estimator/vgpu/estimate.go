@@ -112,7 +112,8 @@ func (a *answer) judgeOutcome(b *trace.Bundle) {
 	default:
 		a.Confidence = estimator.Unknown
 	}
-	if b.Manifest.Steps == 0 {
+	noStep := slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == "no_step_seen" })
+	if b.Manifest.Steps == 0 && !noStep && b.Manifest.Outcome != trace.OutOfMemory {
 		a.lower(estimator.Unknown, "no_step_seen", "no training step was seen")
 	} else if b.Manifest.Steps == 1 && b.Manifest.Outcome == trace.Timeout {
 		a.lower(estimator.Unknown, "budget_spent", "one step only: the state of the optimizer may not be in it")

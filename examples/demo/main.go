@@ -60,7 +60,7 @@ func demo(ctx context.Context, build, python string, verbose bool) error {
 		log = os.Stderr
 	}
 	begin := time.Now()
-	fmt.Println("Starting a Slurm of three nodes on this machine: cpu1 (no GPU), gpu1 (RTX 3060, 12 GB), gpu2 (A100, 80 GB); gresized in enforce mode.")
+	fmt.Println("Starting a Slurm of three nodes on this machine: cpu1 (no GPU), gpu1 (RTX 3060, 12 GB), gpu2 (A100, 80 GB); gresized in enforce mode.\nNo GPU is used: both cards are virtual. Slurm, gresize, PyTorch and its memory allocator are real.")
 	s, err := site.Start(ctx, site.Options{Build: build, Log: log})
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func follow(ctx context.Context, s *site.Site, j *job) error {
 }
 
 func asked(j minicluster.Job) string {
-	return j["TresPerNode"] + " " + j["Features"]
+	return strings.TrimPrefix(j["TresPerNode"], "gres:") + " " + j["Features"]
 }
 
 // check holds the demo to its word.

@@ -69,7 +69,7 @@ func (r Request) String() string {
 	var parts []string
 	for _, f := range Fields {
 		if v := r.Get(f); v != "" {
-			parts = append(parts, map[Field]string{PerNode: "--gres=", PerJob: "--gpus=", PerSocket: "--gpus-per-socket=", PerTask: "--gpus-per-task="}[f]+v)
+			parts = append(parts, map[Field]string{PerNode: "--gres=", PerJob: "--gpus=", PerSocket: "--gpus-per-socket=", PerTask: "--gpus-per-task="}[f]+asTyped(v))
 		}
 	}
 	if r.Features != "" {
@@ -79,6 +79,17 @@ func (r Request) String() string {
 		return "no GPU"
 	}
 	return strings.Join(parts, " ")
+}
+
+// asTyped takes away the prefixes that Slurm puts before each entry of a list.
+func asTyped(list string) string {
+	entries := strings.Split(list, ",")
+	for i, e := range entries {
+		if len(e) > len("gres:") && strings.EqualFold(e[:4], "gres") && (e[4] == ':' || e[4] == '/') {
+			entries[i] = e[5:]
+		}
+	}
+	return strings.Join(entries, ",")
 }
 
 // Ask is one place in which a request names a GPU, or a share of one.

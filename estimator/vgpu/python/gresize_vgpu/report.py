@@ -39,8 +39,12 @@ def _library():
 
 def values_read_back():
     """Small reads of what a kernel would have computed, but those whose use is watched."""
+    return max(0, all_reads() - values.Decisions.watched_reads)
+
+
+def all_reads():
     library = _library()
-    return max(0, int(library.gresize_vgpu_values_read_back()) - values.Decisions.watched_reads) if library else 0
+    return int(library.gresize_vgpu_values_read_back()) if library else 0
 
 
 def flush_native():

@@ -81,6 +81,21 @@ def hook_tensors(torch):
         setattr(tensor, name, _carry(getattr(tensor, name)))
 
 
+def hook_save(torch, all_reads):
+    """What is written to a checkpoint decides nothing."""
+    original = torch.save
+
+    @functools.wraps(original)
+    def save(*args, **kwargs):
+        before = all_reads()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            Decisions.watched_reads += all_reads() - before
+
+    torch.save = save
+
+
 def _mark(result):
     try:
         result._gresize_guard = True

@@ -254,6 +254,7 @@ def start(torch):
     _quietly(_hook_scaler, watch, torch)
     _quietly(_hook_resets, watch, torch)
     _quietly(values.hook_tensors, torch)
+    _quietly(values.hook_save, torch, report.all_reads)
     _quietly(watch.loaders.hook)
     if os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
         _quietly(report.record_events, torch)
