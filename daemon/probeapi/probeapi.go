@@ -165,6 +165,11 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
+	// As above: a stranger's slow body must not take the place of a probe.
+	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
 	var reason estimator.Reason
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFailureBytes))
 	decoder.DisallowUnknownFields()

@@ -123,6 +123,10 @@ func TestSizes(t *testing.T) {
 	if w := call(s, "POST", "/v1/probes/p/result", "wrong", body); w.Code != 403 || body.read > 1<<20 {
 		t.Errorf("an endless bundle with a wrong key: %d after %d bytes", w.Code, body.read)
 	}
+	body = &endless{}
+	if w := call(s, "POST", "/v1/probes/p/failure", "wrong", body); w.Code != 403 || body.read != 0 {
+		t.Errorf("an endless failure with a wrong key: %d after %d bytes", w.Code, body.read)
+	}
 	for _, text := range []string{"", "[]", `{"code": 1}`, `{"code":"a","more":1}`, `{"code":"` + strings.Repeat("x", 1<<20)} {
 		if w := call(s, "POST", "/v1/probes/p/failure", "k", strings.NewReader(text)); w.Code != 400 {
 			t.Errorf("failure %.20q: %d", text, w.Code)

@@ -89,7 +89,7 @@ func (a *answer) lower(limit estimator.Confidence, code, detail string) {
 var limits = map[string]estimator.Confidence{
 	"static_runtime": estimator.Unknown, "several_gpus": estimator.Low, "no_step_seen": estimator.Unknown, "budget_spent": estimator.Low,
 	"script_failed": estimator.High, "out_of_memory": estimator.Unknown, "forged_environment": estimator.Unknown, "bundle_invalid": estimator.Unknown,
-	"cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
+	"phase_not_reached": estimator.Low, "cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
 }
 
 // judgeReasons looks at what the runner and the reports found; what is found from here on brings its own limit.
@@ -145,13 +145,22 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.1f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
 	}
 	if r.Coverage.Decisions > 0 {
-		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions))
+		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program compared values that it had read back or took sizes from them, %d times: on a real GPU it may go another way", r.Coverage.Decisions))
 	}
 	if r.Coverage.LargerLoaderUnread {
 		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}
 	if r.Reason == reasonStopped {
 		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("the first %d steps were seen%s: memory that is taken later is not in the figure", r.Steps, notRead(r.Coverage.LoadersUnread)))
+	}
+	if r.Reason == reasonRunning {
+		a.lower(estimator.Low, "run_cut_short", fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))
+	}
+	if r.Coverage.IdleOptimizer && r.Reason == reasonStopped {
+		a.lower(estimator.Low, "phase_not_reached", "an optimizer was made and hardly used: the phase that it is for was not reached")
+	}
+	if r.Coverage.MemoryFraction {
+		a.lower(estimator.Low, "memory_fraction", "the program allows itself a part of the card's memory: on a smaller card that part is smaller")
 	}
 	if !r.Coverage.KnownRelease {
 		a.lower(estimator.High, "unknown_release", "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")

@@ -30,6 +30,9 @@ type Coverage struct {
 	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
 	LoadersUnread      int  `json:"loaders_unread,omitempty"`
 	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
+	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.
+	IdleOptimizer  bool `json:"idle_optimizer,omitempty"`
+	MemoryFraction bool `json:"memory_fraction,omitempty"`
 }
 
 // rankReport is what one process left about one card: the report of a rank in the bundle.
@@ -77,6 +80,7 @@ func newRankReports(p *process) []rankReport {
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
+		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction
 		base.globalRank = py.Rank
 	}
 	if n := p.native; n != nil {
@@ -131,12 +135,12 @@ func compareRanks(a, b rankReport) int {
 	return cmp.Or(cmp.Compare(rankOf(&a), rankOf(&b)), cmp.Compare(b.Steps, a.Steps), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
 }
 
-// overlapping says that two processes without a rank used the same card at the same time.
+// overlapping says that two processes used the same card at the same time. A rank from a launcher is no proof of a card of its own.
 func overlapping(ranks []rankReport) bool {
 	for i := range ranks {
 		for k := i + 1; k < len(ranks); k++ {
 			a, b := &ranks[i], &ranks[k]
-			if a.globalRank != nil || b.globalRank != nil || a.PID == b.PID || a.Device != b.Device || a.BeganUnix == 0 || b.BeganUnix == 0 {
+			if a.PID == b.PID || a.Device != b.Device || a.BeganUnix == 0 || b.BeganUnix == 0 {
 				continue
 			}
 			if a.BeganUnix < b.BeganUnix+b.WallSeconds && b.BeganUnix < a.BeganUnix+a.WallSeconds {

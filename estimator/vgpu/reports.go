@@ -122,6 +122,8 @@ type Python struct {
 	Decisions          int64   `json:"decisions"`
 	LoadersUnread      int     `json:"loaders_unread"`
 	LargerLoaderUnread bool    `json:"larger_loader_unread"`
+	IdleOptimizer      bool    `json:"idle_optimizer"`
+	MemoryFraction     bool    `json:"memory_fraction"`
 	HostPeakBytes      int64   `json:"host_peak_bytes"`
 	BeganUnix          float64 `json:"began_unix"`
 	WallSeconds        float64 `json:"wall_seconds"`
@@ -130,6 +132,7 @@ type Python struct {
 // The reasons for which the Python layer writes a report.
 const (
 	reasonStopped     = "stopped"
+	reasonRunning     = "running" // written on the way; a process that leaves no other was killed or left without its exit handlers
 	reasonBudgetSpent = "budget_spent"
 	reasonCPUOnly     = "cpu_only_torch"
 )
@@ -391,7 +394,7 @@ func sumUp(processes []process) (Reports, error) {
 	r.CPUOnly = true
 	var ranks []rankReport
 	unanswered, libraries := map[string]int64{}, map[string]bool{}
-	virtual, withCUDA := false, false
+	virtual, withCUDA, failed := false, false, false
 	for i := range processes {
 		p := &processes[i]
 		if py := p.python; py != nil {
@@ -400,6 +403,11 @@ func sumUp(processes []process) (Reports, error) {
 			r.Stopped = r.Stopped || py.Reason == reasonStopped
 			r.BudgetSpent = r.BudgetSpent || py.Reason == reasonBudgetSpent
 			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
+			if e := py.Exception; e != nil && !e.OutOfMemory && !failed {
+				// The job script may have gone on, and ended well, all the same.
+				failed = true
+				r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip("a Python program ended before its time: " + e.Type + ": " + e.Text)})
+			}
 			virtual, withCUDA = virtual || py.Virtual, withCUDA || py.CUDA != nil
 			if r.Versions.Torch == "" || p.usedGPU() {
 				r.Versions = versions(py)
@@ -423,7 +431,7 @@ func sumUp(processes []process) (Reports, error) {
 		r.Reasons = append(r.Reasons, estimator.Reason{Code: "static_runtime", Detail: "PyTorch did not load the replaced libraries: its CUDA runtime may be linked into it"})
 	}
 	if overlapping(ranks) {
-		r.Reasons = append(r.Reasons, estimator.Reason{Code: "several_gpus", Detail: "processes without a rank used a GPU at the same time: whether they share one is not known"})
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: "several_gpus", Detail: "several processes used a GPU at the same time: whether they share one is not known"})
 	}
 	var err error
 	if r.UnansweredSymbols, err = symbols(unanswered); err != nil {

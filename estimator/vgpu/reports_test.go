@@ -144,6 +144,12 @@ func TestReadReports(t *testing.T) {
 		{"at the same time on one card", map[string][]byte{
 			"python-7.json": pythonReport(t, 7, nil), "python-8.json": pythonReport(t, 8, map[string]any{"began_unix": 1005.0})},
 			func(r Reports) bool { return len(r.Reasons) == 1 && r.Reasons[0].Code == "several_gpus" }},
+		{"ranks on one card", map[string][]byte{
+			"python-7.json": pythonReport(t, 7, map[string]any{"rank": 0}), "python-8.json": pythonReport(t, 8, map[string]any{"rank": 1})},
+			func(r Reports) bool { return len(r.Reasons) == 1 && r.Reasons[0].Code == "several_gpus" }},
+		{"a program that failed though the script went on", map[string][]byte{
+			"python-7.json": pythonReport(t, 7, map[string]any{"reason": "exception", "exception": map[string]any{"type": "ValueError", "text": "no"}})},
+			func(r Reports) bool { return len(r.Reasons) == 1 && r.Reasons[0].Code == "phase_not_reached" }},
 		{"an unanswered symbol has its library", map[string][]byte{
 			"python-7.json": pythonReport(t, 7, nil), "native-7.json": nativeReport(t, 7, map[string]any{"unanswered": map[string]int{"cuFileRead": 2, "cuNew": 1}})},
 			func(r Reports) bool {
@@ -217,6 +223,10 @@ func TestEstimate(t *testing.T) {
 		{name: "values", rank: covered("values_per_step", 2.5), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"values_read_back"}, fits: true},
 		{name: "compared", rank: covered("decisions", 1), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"values_compared"}, fits: true},
 		{name: "larger validation", rank: covered("larger_loader_unread", true), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"phase_not_reached"}, fits: true},
+		{name: "killed", rank: map[string]any{"reason": reasonRunning}, outcome: trace.Completed, steps: 4, confidence: estimator.Low, fits: true},
+		{name: "idle optimizer", rank: covered("idle_optimizer", true), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"phase_not_reached"}, fits: true},
+		{name: "a part of the card", rank: covered("memory_fraction", true), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"memory_fraction"}, fits: true},
+		{name: "a program failed", outcome: trace.Completed, steps: 4, reasons: []string{"phase_not_reached"}, confidence: estimator.Low, want: []string{"phase_not_reached"}, fits: true},
 		{name: "two values", rank: covered("values_per_step", 2.0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, fits: true},
 		{name: "unknown release", rank: map[string]any{"coverage": map[string]any{"torch": "3.0"}}, outcome: trace.Completed, steps: 4, confidence: estimator.High, want: []string{"unknown_release"}, fits: true},
 		{name: "still rising", rank: map[string]any{"flat": false}, outcome: trace.Stopped, steps: 12, confidence: estimator.Low, want: []string{"peak_still_rising"}, fits: true},

@@ -187,6 +187,20 @@ func TestEndsOfRuns(t *testing.T) {
 				t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
 			}
 		})
+		t.Run("masked-"+release, func(t *testing.T) {
+			t.Parallel()
+			o := train(t, release, "masked")
+			if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !hasReason(e, "values_compared") {
+				t.Errorf("confidence %s: %v\n%s", e.Confidence, e.Reasons, o.output)
+			}
+		})
+		t.Run("swallowed-"+release, func(t *testing.T) {
+			t.Parallel()
+			o := train(t, release, "swallowed")
+			if e := o.estimate(t, trace.Completed); e.Confidence != estimator.Low || !hasReason(e, "phase_not_reached") || !hasReason(e, "memory_fraction") {
+				t.Errorf("confidence %s: %v\n%s", e.Confidence, e.Reasons, o.output)
+			}
+		})
 		t.Run("guards-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "guards")

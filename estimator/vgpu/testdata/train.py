@@ -125,6 +125,25 @@ def decides():
     train(model, lambda: (torch.randn(size[0], 256, device=DEVICE), None), loss_of)
 
 
+def masked():
+    """As many rows as a mask has ones, which on a card without values is none."""
+    model = nn.Linear(256, 256).to(DEVICE)
+
+    def batch():
+        x = torch.randn(1024, 256, device=DEVICE)
+        return x[x.sum(1) > 0], None
+
+    train(model, batch, lambda out, y: out.sum())
+
+
+def swallowed():
+    """The program fails after some steps, as on values that no kernel computed."""
+    model = nn.Linear(256, 256).to(DEVICE)
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    train(model, lambda: (torch.randn(8, 256, device=DEVICE), None), lambda out, y: out.sum(), steps=3)
+    raise ValueError("validation was never reached")
+
+
 def guards():
     """Guards against NaN and printed values decide nothing in a healthy run; a second loader waits for its turn."""
     model = nn.Linear(256, 256).to(DEVICE)

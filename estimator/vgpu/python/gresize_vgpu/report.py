@@ -103,6 +103,17 @@ def _devices(watch):
     return devices
 
 
+def _memory_fraction(watch):
+    """Whether the program allows itself a part of a card only."""
+    fraction = getattr(watch.torch.cuda.memory, "get_per_process_memory_fraction", None)
+    if fraction is None or not watch.cuda_used():
+        return False
+    try:
+        return any(fraction(index) < 1 for index in range(watch.torch.cuda.device_count()))
+    except Exception:
+        return False
+
+
 def _exception(torch, value):
     if value is None:
         return None
@@ -165,6 +176,8 @@ def write(watch, reason, exception=None):
             "decisions": values.Decisions.count,
             "loaders_unread": unread,
             "larger_loader_unread": larger,
+            "idle_optimizer": watch.idle_optimizer(),
+            "memory_fraction": _memory_fraction(watch),
             "host_peak_bytes": _host_peak_bytes(),
             "began_unix": round(watch.began_unix, 3),
             "wall_seconds": round(time.monotonic() - watch.begin, 3),

@@ -81,6 +81,51 @@ def hook_tensors(torch):
         setattr(tensor, name, _carry(getattr(tensor, name)))
 
 
+# What these return is as large as the values say.
+SIZED = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive")
+
+
+def hook_sizes(torch):
+    """An index by a mask gives as many rows as the mask has ones, which are zeros here: the program decides by values without reading one."""
+    tensor = torch.Tensor
+    original_getitem, original_where = tensor.__getitem__, torch.where
+    masks = (torch.bool, torch.uint8)
+
+    def is_mask(index):
+        return isinstance(index, tensor) and index.is_cuda and index.dtype in masks and index.dim() > 0
+
+    @functools.wraps(original_getitem)
+    def getitem(self, index):
+        if is_mask(index) or (type(index) in (tuple, list) and any(is_mask(i) for i in index)):
+            Decisions.note()
+        return original_getitem(self, index)
+
+    @functools.wraps(original_where)
+    def where(condition, *args, **kwargs):
+        if not args and not kwargs and is_mask_like(condition):
+            Decisions.note()
+        return original_where(condition, *args, **kwargs)
+
+    def is_mask_like(value):
+        return isinstance(value, tensor) and value.is_cuda
+
+    def sized(original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            first = args[0] if args else kwargs.get("input")
+            if is_mask_like(first):
+                Decisions.note()
+            return original(*args, **kwargs)
+
+        return call
+
+    tensor.__getitem__, torch.where = getitem, where
+    for name in SIZED:
+        for owner in (torch, tensor):
+            if hasattr(owner, name):
+                setattr(owner, name, sized(getattr(owner, name)))
+
+
 def hook_save(torch, all_reads):
     """What is written to a checkpoint decides nothing."""
     original = torch.save

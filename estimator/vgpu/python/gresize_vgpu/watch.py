@@ -105,7 +105,7 @@ class Watch:
             return False
         return all(h[1:3] == self.history[-1][1:3] for h in self.history[-1 - FLAT_STEPS :])
 
-    def _idle_optimizer(self):
+    def idle_optimizer(self):
         """An optimizer that was made and has hardly been used: a second network whose turn comes late."""
         return any(self.optimizer_steps.get(o, 0) < 2 for o in list(self.optimizers))
 
@@ -114,7 +114,7 @@ class Watch:
             return False
         if number >= MOST_TIMES_STEPS * self.wanted_steps:
             return True
-        return self.flat() and not self._idle_optimizer()
+        return self.flat() and not self.idle_optimizer()
 
     # -- the end
 
@@ -254,6 +254,7 @@ def start(torch):
     _quietly(_hook_scaler, watch, torch)
     _quietly(_hook_resets, watch, torch)
     _quietly(values.hook_tensors, torch)
+    _quietly(values.hook_sizes, torch)
     _quietly(values.hook_save, torch, report.all_reads)
     _quietly(watch.loaders.hook)
     if os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
