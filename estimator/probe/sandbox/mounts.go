@@ -122,18 +122,17 @@ func (b *builder) buildRoot(cfg *config) error {
 			return step("make "+strings.TrimPrefix(d, rootDir), err)
 		}
 	}
-	for _, d := range []string{"/sys", "/dev"} {
-		if err := bindReadOnly(d, rootDir+d); err != nil {
-			return step("bind "+d, err)
-		}
+	if err := bindReadOnly("/sys", rootDir+"/sys"); err != nil {
+		return step("bind /sys", err)
 	}
-	if fi, err := os.Stat(rootDir + "/dev/shm"); err == nil && fi.IsDir() {
-		if err := tmpfs(rootDir+"/dev/shm", b.policy.SharedMemoryBytes, "1777"); err != nil {
-			return step("mount /dev/shm", err)
-		}
+	if err := b.buildDev(rootDir + "/dev"); err != nil {
+		return err
 	}
 	if err := unix.Mount("proc", rootDir+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return step("mount /proc", err)
+	}
+	if os.Geteuid() == 0 {
+		closeProc(rootDir + "/proc")
 	}
 	if err := tmpfs(rootDir+ReportDir, b.policy.ReportBytes, "0700"); err != nil {
 		return step("mount the report directory", err)

@@ -243,6 +243,18 @@ func TestNoRightsInside(t *testing.T) {
 	}
 }
 
+// TestNoDevicesAndNoSettings is about root most of all: to a device and a setting of the kernel he has a right as their owner, without any capability.
+func TestNoDevicesAndNoSettings(t *testing.T) {
+	exit, out := run(t, t.TempDir(), `find /dev -type b; find /dev -type c | grep -vE '^/dev/(null|zero|full|random|urandom|tty|fuse|pts/ptmx)$'
+		find /dev -type s; ls /dev/pts
+		for f in /proc/sys/vm/swappiness /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do ( : >> $f ) 2>/dev/null && echo $f can be written; done
+		echo x > /dev/null; head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c; echo to stdout > /dev/stdout; echo fd > /dev/fd/1; echo x > /dev/shm/a && cat /dev/shm/a
+		test "$(stat -c %t:%T /dev/null)" = 1:3 && echo null; script -qec 'echo pty' /dev/null </dev/null 2>/dev/null | tr -d '\r'`, nil)
+	if want := "ptmx\n4\n4\nto stdout\nfd\nx\nnull\npty\n"; out != want {
+		t.Errorf("%+v\n%s\nwant %s", exit, out, want)
+	}
+}
+
 func TestNoNetworkButLoopback(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
