@@ -20,7 +20,22 @@ import (
 
 func TestMain(m *testing.M) {
 	Main()
-	os.Exit(m.Run())
+	os.Exit(inOwnFolder(m))
+}
+
+// inOwnFolder runs the tests with a folder for temporary files of their own: what other packages' tests have there at the same time is not
+// something that we left behind.
+func inOwnFolder(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sandbox-test-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		err = errors.Join(os.Chmod(dir, 0o777|os.ModeSticky), os.Setenv("TMPDIR", dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // run runs a shell script in a sandbox and returns how it ended and what it said.
