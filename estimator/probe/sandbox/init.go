@@ -28,6 +28,10 @@ func initMain() int {
 	unix.CloseOnExec(configFD)
 	unix.CloseOnExec(controlFD)
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	// What the command says through the control socket would be taken for this process's word.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return report(step("close init to the command", err))
+	}
 	cfg, err := readConfig()
 	if err != nil {
 		return report(step("read the configuration", err))

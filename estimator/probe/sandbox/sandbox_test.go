@@ -248,13 +248,24 @@ func TestNoRightsInside(t *testing.T) {
 	if !strings.HasPrefix(out, want) {
 		t.Errorf("%+v\n%s", exit, out)
 	}
-	for _, words := range []string{"mount:", "umount:", "mknod:", "No such file"} {
+	for _, words := range []string{"mount:", "umount:", "mknod:", "ls: cannot access"} {
 		if !strings.Contains(out, words) {
 			t.Errorf("%q was not refused:\n%s", words, out)
 		}
 	}
 	if !strings.HasSuffix(out, "\n0\n1\n2\n3\n") { // 3 is ls's own
 		t.Errorf("descriptors leak into the sandbox:\n%s", out)
+	}
+}
+
+func TestInitIsClosedToTheCommand(t *testing.T) {
+	// 438 is pidfd_getfd on every architecture; 4 is the control socket.
+	_, out := run(t, t.TempDir(), `python3 -c '
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+print(libc.syscall(438, os.pidfd_open(1), 4, 0), ctypes.get_errno())'; readlink /proc/1/fd/4; echo end`, nil)
+	if want := fmt.Sprintf("-1 %d\nend\n", syscall.EPERM); out != want {
+		t.Errorf("%s\nwant %s", out, want)
 	}
 }
 
