@@ -408,6 +408,10 @@ func sumUp(processes []process) (Reports, error) {
 				failed = true
 				r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip("a Python program ended before its time: " + e.Type + ": " + e.Text)})
 			}
+			if py.Reason == reasonRunning && py.CUDAInitialized && !p.usedGPU() && !failed {
+				failed = true
+				r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: "a Python program was ended without a word after it had begun to use the GPU"})
+			}
 			virtual, withCUDA = virtual || py.Virtual, withCUDA || py.CUDA != nil
 			if r.Versions.Torch == "" || p.usedGPU() {
 				r.Versions = versions(py)

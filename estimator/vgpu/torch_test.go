@@ -187,6 +187,13 @@ func TestEndsOfRuns(t *testing.T) {
 				t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
 			}
 		})
+		t.Run("killed-early-"+release, func(t *testing.T) {
+			t.Parallel()
+			o := train(t, release, "killed_early")
+			if !slices.ContainsFunc(o.reports.Reasons, func(r estimator.Reason) bool { return r.Code == "phase_not_reached" }) {
+				t.Errorf("%+v\n%s", o.reports, o.output)
+			}
+		})
 		t.Run("masked-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "masked")

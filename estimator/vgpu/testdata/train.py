@@ -1,4 +1,5 @@
 """Small training jobs for torch_test.go: train.py CASE. Nothing in here knows that the GPU is virtual."""
+import os
 import sys
 
 import torch
@@ -134,6 +135,12 @@ def masked():
         return x[x.sum(1) > 0], None
 
     train(model, batch, lambda out, y: out.sum())
+
+
+def killed_early():
+    """As the kernel does it for want of host memory, before anything was counted."""
+    torch.empty(1 << 30, device=DEVICE)
+    os._exit(0)
 
 
 def swallowed():

@@ -144,7 +144,7 @@ def _cudnn_version(torch, used):
         return None
 
 
-def write(watch, reason, exception=None):
+def write(watch, reason, exception=None, initializing=False):
     """Write the report of this process; a fault here is never the program's."""
     try:
         torch = watch.torch
@@ -160,7 +160,7 @@ def write(watch, reason, exception=None):
             "torch": str(torch.__version__),
             "cuda": torch.version.cuda,
             "cudnn": _cudnn_version(torch, bool(devices)),
-            "cuda_initialized": watch.cuda_used(),
+            "cuda_initialized": watch.cuda_used() or initializing,
             "virtual": _library() is not None,
             "rank": _integer("RANK"),
             "local_rank": _integer("LOCAL_RANK"),

@@ -259,5 +259,7 @@ def start(torch):
     _quietly(watch.loaders.hook)
     if os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
         _quietly(report.record_events, torch)
+    # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
+    _quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)
     threading.Thread(target=_budget, args=(watch,), name="gresize-budget", daemon=True).start()
