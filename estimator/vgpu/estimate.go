@@ -88,7 +88,7 @@ func (a *answer) lower(limit estimator.Confidence, code, detail string) {
 // limits is how far a reason that is already in the bundle takes the confidence down.
 var limits = map[string]estimator.Confidence{
 	"static_runtime": estimator.Unknown, "several_gpus": estimator.Low, "no_step_seen": estimator.Unknown, "budget_spent": estimator.Low,
-	"script_failed": estimator.High, "out_of_memory": estimator.Unknown, "forged_environment": estimator.Unknown, "bundle_invalid": estimator.Unknown,
+	"script_failed": estimator.Low, "out_of_memory": estimator.Unknown, "forged_environment": estimator.Unknown, "bundle_invalid": estimator.Unknown,
 	"phase_not_reached": estimator.Low, "cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
 }
 

@@ -236,6 +236,7 @@ func TestEstimate(t *testing.T) {
 		{name: "out of memory", outcome: trace.OutOfMemory, steps: 1, confidence: estimator.Unknown, want: []string{"out_of_memory"}},
 		{name: "retried", rank: map[string]any{"retries": 1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"out_of_memory"}},
 		{name: "crashed", outcome: trace.Crashed, steps: 4, reasons: []string{"script_failed"}, confidence: estimator.Unknown, want: []string{"script_failed"}, fits: true},
+		{name: "stopped, then the script failed", outcome: trace.Stopped, steps: 4, reasons: []string{"script_failed"}, confidence: estimator.Low, want: []string{"script_failed"}, fits: true},
 		{name: "static", outcome: trace.Stopped, steps: 4, reasons: []string{"static_runtime"}, confidence: estimator.Unknown, want: []string{"static_runtime"}, fits: true},
 		{name: "past the allocator", rank: map[string]any{"peak_device_bytes": reserved + 4096}, outcome: trace.Stopped, steps: 4, confidence: estimator.High, fits: true, high: reserved + 4096 + high},
 		{name: "broken", rank: map[string]any{"peak_reserved_bytes": -1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Unknown, want: []string{"bundle_invalid"}},

@@ -105,10 +105,10 @@ def _devices(watch):
 
 def _memory_fraction(watch):
     """Whether the program allows itself a part of a card only."""
-    fraction = getattr(watch.torch.cuda.memory, "get_per_process_memory_fraction", None)
-    if fraction is None or not watch.cuda_used():
+    if not watch.cuda_used():
         return False
     try:
+        fraction = watch.torch.cuda.memory.get_per_process_memory_fraction  # older releases have none
         return any(fraction(index) < 1 for index in range(watch.torch.cuda.device_count()))
     except Exception:
         return False
