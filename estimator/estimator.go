@@ -60,6 +60,9 @@ type Rank struct {
 	ComfortableBytes int64 `json:"comfortable_bytes"`
 	// ComfortableHighBytes is the upper end of the interval round ComfortableBytes; requests are made from it.
 	ComfortableHighBytes int64 `json:"comfortable_high_bytes"`
+	// MinimumBytes is the smallest card on which the same requests still succeed, with retries and cached memory given back, and what lies
+	// outside; 0 when it was not found. Smaller workspaces that a library may fall back to are not in it.
+	MinimumBytes int64 `json:"minimum_bytes,omitempty"`
 }
 
 // Versions is what the answer rests on.
@@ -130,7 +133,7 @@ func (e *Estimate) Validate() error {
 			name string
 			v    int64
 		}{{"peak_allocated_bytes", r.PeakAllocatedBytes}, {"peak_reserved_bytes", r.PeakReservedBytes}, {"outside_bytes", r.OutsideBytes},
-			{"comfortable_bytes", r.ComfortableBytes}, {"comfortable_high_bytes", r.ComfortableHighBytes}} {
+			{"comfortable_bytes", r.ComfortableBytes}, {"comfortable_high_bytes", r.ComfortableHighBytes}, {"minimum_bytes", r.MinimumBytes}} {
 			if f.v < 0 || f.v > MaxBytes {
 				return fmt.Errorf("ranks[%d].%s: %d is out of range", i, f.name, f.v)
 			}
@@ -140,6 +143,9 @@ func (e *Estimate) Validate() error {
 		}
 		if r.ComfortableBytes != r.PeakReservedBytes+r.OutsideBytes || r.ComfortableHighBytes < r.ComfortableBytes {
 			return fmt.Errorf("ranks[%d]: comfortable does not add up", i)
+		}
+		if r.MinimumBytes > r.ComfortableBytes {
+			return fmt.Errorf("ranks[%d]: minimum is larger than comfortable", i)
 		}
 	}
 	return nil

@@ -147,6 +147,9 @@ func printEstimate(w io.Writer, result probe.Result, p *gpu.Profile, status stri
 			need = fmt.Sprintf("more than %s needed: that much was in use when the card was full", gib(r.ComfortableBytes))
 		}
 		fmt.Fprintf(&b, "  GPU %-8d %s\n", r.Rank, need)
+		if r.MinimumBytes > 0 {
+			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", gib(r.MinimumBytes))
+		}
 		fmt.Fprintf(&b, "               %s allocated and %s reserved by PyTorch at the peak, %s outside it\n",
 			gib(r.PeakAllocatedBytes), gib(r.PeakReservedBytes), gib(r.OutsideBytes))
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/capacity"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -27,7 +28,9 @@ func (bundleEstimator) Estimate(_ context.Context, bundle []byte, profile string
 	if b.Manifest.GPU.ID != card.ID {
 		return estimator.Estimate{}, fmt.Errorf("recorded on a %q, the job is probed on a %s", b.Manifest.GPU.ID, card.ID)
 	}
-	return vgpu.Estimate(b, card), nil
+	e := vgpu.Estimate(b, card)
+	capacity.SetMinimum(&e, b)
+	return e, nil
 }
 
 // checkBundle says what is wrong with a bundle that arrived.

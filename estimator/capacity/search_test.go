@@ -13,7 +13,7 @@ import (
 const mib = 1 << 20
 
 // trace builds a program: positive numbers allocate so many MiB, negative ones free the block allocated by that step, counted from 1.
-func trace(steps ...int) *replay.Program {
+func recorded(steps ...int) *replay.Program {
 	p := &replay.Program{Name: "test", Version: allocator.Version{Major: 2, Minor: 6}}
 	block := map[int]int32{}
 	for i, s := range steps {
@@ -34,11 +34,11 @@ func TestKnownAnswers(t *testing.T) {
 		comfortable, minimum uint64
 		retries              int64
 	}{
-		"one block":                              {trace(100), 100, 100, 0},
-		"20 MiB segment for a small large block": {trace(5), 20, 20, 0},
-		"the cache can go":                       {trace(100, -1, 150), 250, 150, 1},
-		"a live part pins a segment":             {trace(100, -1, 30, 120), 220, 220, 0},
-		"nothing":                                {trace(), 0, 0, 0},
+		"one block":                              {recorded(100), 100, 100, 0},
+		"20 MiB segment for a small large block": {recorded(5), 20, 20, 0},
+		"the cache can go":                       {recorded(100, -1, 150), 250, 150, 1},
+		"a live part pins a segment":             {recorded(100, -1, 30, 120), 220, 220, 0},
+		"nothing":                                {recorded(), 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Search(c.program, Options{})
@@ -59,7 +59,7 @@ func TestKnownAnswers(t *testing.T) {
 }
 
 func TestReasonNamesWhatIsInTheWay(t *testing.T) {
-	r, err := Search(trace(100, -1, 30, 120), Options{})
+	r, err := Search(recorded(100, -1, 30, 120), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/capacity"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -23,5 +24,7 @@ func (virtualGPU) Environment(o EngineOptions, base []string) ([]string, error) 
 func (virtualGPU) Read(reportDir string) (Reports, error) { return vgpu.ReadReports(reportDir) }
 
 func (virtualGPU) Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
-	return vgpu.Estimate(b, p)
+	e := vgpu.Estimate(b, p)
+	capacity.SetMinimum(&e, b)
+	return e
 }

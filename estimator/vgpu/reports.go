@@ -27,6 +27,7 @@ const (
 	maxReportBytes  = 4 << 20
 	maxReports      = 2048
 	maxEventsBytes  = 32 << 20
+	maxEventsInAll  = 64 << 20 // of all ranks: the rest of a bundle needs room too
 	maxTextBytes    = 1024
 	maxUnanswered   = 1024
 	maxDevicesInOne = 64
@@ -493,6 +494,7 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 	if len(ranks) > trace.MaxRanks {
 		return fmt.Errorf("vgpu: reports: %d processes used a GPU, at most %d are handled", len(ranks), trace.MaxRanks)
 	}
+	room := maxEventsInAll
 	for i := range ranks {
 		k := &ranks[i]
 		r.ValuesReadBack += k.Coverage.ValuesReadBack
@@ -505,8 +507,9 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 			return fmt.Errorf("vgpu: reports: %w", err)
 		}
 		rank := trace.Rank{Report: data}
-		if len(k.events) > 0 {
+		if n := len(k.events); n > 0 && n <= room {
 			rank.Events, rank.EventsFormat = k.events, trace.EventsJSON
+			room -= n
 		}
 		r.Ranks = append(r.Ranks, rank)
 	}

@@ -5,6 +5,7 @@ import (
 	"sort"
 
 	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/snapshot"
 )
 
@@ -50,20 +51,31 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 	return p.build(s, device, trace, true, total)
 }
 
-// fromHistory makes a program of a history that began with an empty allocator, and whose final state was not recorded.
-func fromHistory(s *snapshot.Snapshot, version allocator.Version, name string) (*Program, error) {
-	p := &Program{Name: name, Version: version, fed: true, pendingUntil: map[uint64]int{}, Answers: []Answer{}}
-	for _, e := range s.Traces[0] {
-		if e.Action == snapshot.ActionSegmentMap {
-			p.Config.ExpandableSegments = true
-			break
-		}
+// FromHistory makes a program of a history that began with an empty allocator, and whose final state was not recorded.
+func FromHistory(h *events.History, version allocator.Version, name string) (*Program, error) {
+	if h.Lost > 0 {
+		return nil, fmt.Errorf("%s: the recording had no room for %d requests: it begins in mid-run and cannot be replayed", name, h.Lost)
 	}
+	if h.PrivatePools {
+		return nil, fmt.Errorf("%s: some requests went to a private pool (CUDA graphs or MemPool): the history does not say which", name)
+	}
+	config, _, err := allocator.ParseConfig(h.AllocConf, version)
+	if err != nil {
+		return nil, fmt.Errorf("%s: allocator settings %q: %w", name, h.AllocConf, err)
+	}
+	config.ExpandableSegments = h.ExpandableSegments
+	if h.MemoryFraction > 0 && h.MemoryFraction < 1 {
+		config.MemoryFraction = h.MemoryFraction
+	}
+	p := &Program{Name: name, Version: version, ConfText: h.AllocConf, Config: config, fed: true, pendingUntil: map[uint64]int{}, Answers: []Answer{}}
 	total := uint64(unknownCardBytes)
-	if s.Origin.TotalBytes != 0 {
-		total = min(s.Origin.TotalBytes, Unlimited)
+	if h.TotalBytes != 0 {
+		total = min(h.TotalBytes, Unlimited)
 	}
-	return p.build(s, 0, s.Traces[0], false, total)
+	if h.FreeBytes != 0 && config.MemoryFraction == 0 { // a fraction is one of the whole card
+		total = h.FreeBytes
+	}
+	return p.build(nil, 0, h.Entries, false, total)
 }
 
 // build fills in the requests and the answers.

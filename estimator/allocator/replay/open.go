@@ -4,14 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 
 	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -104,52 +103,12 @@ func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 		}
 		version = v
 	}
-	entries, err := readEvents(rank.Events)
+	h, err := events.Read(rank.Events)
 	if err != nil {
 		return nil, fmt.Errorf("%s: ranks/%d/events.jsonl: %w", name, o.Device, err)
 	}
-	s := &snapshot.Snapshot{Traces: [][]snapshot.Entry{entries}, Origin: &snapshot.Origin{TorchVersion: version.String()}}
-	if capacity := b.Manifest.GPU.CapacityBytes; capacity > 0 {
-		s.Origin.TotalBytes = uint64(capacity)
+	if h.TotalBytes == 0 && b.Manifest.GPU.CapacityBytes > 0 {
+		h.TotalBytes = uint64(b.Manifest.GPU.CapacityBytes)
 	}
-	return fromHistory(s, version, name)
-}
-
-// bundleEvent is one line of events.jsonl.
-type bundleEvent struct {
-	Action     string  `json:"action"`
-	Addr       uint64  `json:"addr"`
-	DeviceFree uint64  `json:"device_free"`
-	SizeBytes  uint64  `json:"size"`
-	Stream     uint64  `json:"stream"`
-	TimeMicros int64   `json:"time_us"`
-	Device     float64 `json:"device"`
-}
-
-func readEvents(data []byte) ([]snapshot.Entry, error) {
-	var entries []snapshot.Entry
-	number := 0
-	device := math.NaN()
-	for line := range bytes.Lines(data) {
-		number++
-		if line = bytes.TrimSpace(line); len(line) == 0 {
-			continue
-		}
-		var e bundleEvent
-		if err := json.Unmarshal(line, &e); err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
-		}
-		if math.IsNaN(device) {
-			device = e.Device
-		}
-		if e.Device != device {
-			continue // a process that uses several cards: the first one stands for the rank
-		}
-		entry := snapshot.Entry{Action: snapshot.ParseAction(e.Action), Addr: e.Addr, SizeBytes: e.SizeBytes, Stream: e.Stream, TimeMicros: e.TimeMicros}
-		if entry.Action == snapshot.ActionOOM {
-			entry.Addr = e.DeviceFree
-		}
-		entries = append(entries, entry)
-	}
-	return entries, nil
+	return FromHistory(h, version, name)
 }

@@ -10,7 +10,6 @@ from . import values
 
 SCHEMA = "gresize.vgpu.python/1"
 MOST_STEPS = 1024
-MOST_EVENTS = 500000
 MOST_TEXT = 1000
 
 _native = None
@@ -51,15 +50,6 @@ def flush_native():
     library = _library()
     if library:
         library.gresize_vgpu_flush()
-
-
-def record_events(torch):
-    """Record the allocator's own history, without stacks, from the first use of the GPU on."""
-
-    def begin():
-        torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=MOST_EVENTS)
-
-    torch.cuda._lazy_call(begin)
 
 
 def _host_peak_bytes():
@@ -183,16 +173,14 @@ def write(watch, reason, exception=None, initializing=False):
             "wall_seconds": round(time.monotonic() - watch.begin, 3),
         }
         _write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
-        if devices and reason != "running" and os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
-            _write_file("events-%d.jsonl" % os.getpid(), _event_lines(torch))
     except Exception:
         complain()
 
 
-def _event_lines(torch):
-    snapshot = torch.cuda.memory._snapshot()
-    for device, events in enumerate(snapshot.get("device_traces", [])):
-        for e in events:
-            line = {k: e[k] for k in ("action", "addr", "size", "stream", "time_us") if k in e}
-            line["device"] = device
-            yield json.dumps(line, separators=(",", ":")) + "\n"
+def write_events(lines):
+    """Write the history of the allocator, which only some answers need: without it the report stands."""
+    try:
+        compact = json.JSONEncoder(separators=(",", ":")).encode
+        _write_file("events-%d.jsonl" % os.getpid(), (compact(line) + "\n" for line in lines))
+    except Exception:
+        complain()

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import report, values
+from . import ledger, report, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -45,6 +45,7 @@ class Watch:
         self.lock = threading.RLock()
         self.done = False
         self.loaders = values.Loaders()
+        self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
 
     # -- peaks
 
@@ -82,6 +83,9 @@ class Watch:
 
     def on_optimizer_step(self, optimizer):
         with self.lock:
+            if self.ledger is not None:
+                _quietly(self.ledger.mark, "optimizer_end")
+                _quietly(self.ledger.observe, self.optimizers)
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
             if count <= self.steps:  # another optimizer of the same iteration
@@ -92,6 +96,8 @@ class Watch:
     def _note(self, number):
         if self.done:
             return
+        if self.ledger is not None:
+            _quietly(self.ledger.mark, "step", number)
         allocated, reserved = self.peaks()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back()])
@@ -127,6 +133,7 @@ class Watch:
             try:
                 report.write(self, reason)
                 report.flush_native()
+                self._write_events()
                 for stream in (sys.stdout, sys.stderr):
                     try:
                         stream.flush()
@@ -135,6 +142,10 @@ class Watch:
                 self._end_children()
             finally:
                 os._exit(0)
+
+    def _write_events(self):
+        if self.ledger is not None and self.cuda_used():
+            report.write_events(self.ledger.lines())
 
     @staticmethod
     def _end_children():
@@ -153,6 +164,7 @@ class Watch:
             exception = getattr(sys, "last_value", None)
             report.write(self, "exit" if exception is None else "exception", exception)
             report.flush_native()
+            self._write_events()
 
     def after_fork(self):
         """A forked child counts for itself; its parent's timer and report are not its own."""
@@ -180,7 +192,11 @@ def _hook_backward(watch, torch):
 
     @functools.wraps(original)
     def backward(*args, **kwargs):
+        if watch.ledger is not None:
+            _quietly(watch.ledger.mark, "backward")
         result = original(*args, **kwargs)
+        if watch.ledger is not None:
+            _quietly(watch.ledger.mark, "backward_end")
         _quietly(watch.on_backward)
         return result
 
@@ -202,6 +218,9 @@ def _hook_optimizers(watch, torch):
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is not None:
         register(lambda optimizer, args, kwargs: _quietly(watch.on_optimizer_step, optimizer))
+    before = getattr(module, "register_optimizer_step_pre_hook", None)
+    if before is not None and watch.ledger is not None:
+        before(lambda optimizer, args, kwargs: _quietly(watch.ledger.mark, "optimizer"))
 
 
 def _hook_scaler(watch, torch):
@@ -257,8 +276,9 @@ def start(torch):
     _quietly(values.hook_sizes, torch)
     _quietly(values.hook_save, torch, report.all_reads)
     _quietly(watch.loaders.hook)
-    if os.environ.get("GRESIZE_PROBE_EVENTS") == "1":
-        _quietly(report.record_events, torch)
+    if watch.ledger is not None:
+        _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))
+        _quietly(watch.ledger.hook_modules)
     # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
     _quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)
