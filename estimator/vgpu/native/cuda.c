@@ -415,16 +415,6 @@ GV_EXPORT int cuMemcpyAsync(void *to, const void *from, size_t bytes, void *stre
 	return GV_OK;
 }
 
-GV_EXPORT int cuMemsetD32Async(void *p, unsigned value, size_t count, void *stream)
-{
-	/* Only the fill with equal bytes can be kept; another pattern counts as written by a kernel. */
-	if (value == (value & 0xff) * 0x01010101u)
-		gv_fill(p, (int)(value & 0xff), count * sizeof value);
-	else
-		gv_launched();
-	return GV_OK;
-}
-
 GV_EXPORT int cuStreamSynchronize(void *stream)
 {
 	return GV_OK;
@@ -442,6 +432,15 @@ GV_EXPORT int cuGetExportTable(const void **table, const void *id)
 	return GV_ERROR_NOT_FOUND;
 }
 
+/* The linker's bounds of the section of default answers: such a function is there to be linked against, not to be found. */
+extern const char __start_gv_default[] __attribute__((visibility("hidden")));
+extern const char __stop_gv_default[] __attribute__((visibility("hidden")));
+
+static bool default_answer(const void *function)
+{
+	return (const char *)function >= __start_gv_default && (const char *)function < __stop_gv_default;
+}
+
 GV_EXPORT int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *result)
 {
 	enum { NEWEST_VARIANT = 4, MAX_SYMBOL = 128, FOUND = 0, NOT_FOUND = 1 };
@@ -453,6 +452,8 @@ GV_EXPORT int cuGetProcAddress_v2(const char *symbol, void **function, int versi
 		int n = variant > 1 ? snprintf(name, sizeof name, "%s_v%d", symbol, variant) : snprintf(name, sizeof name, "%s", symbol);
 		if (n > 0 && n < (int)sizeof name)
 			*function = dlsym(self, name);
+		if (default_answer(*function))
+			*function = NULL;
 	}
 	if (!*function)
 		gv_unanswered_name(symbol);

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,19 @@ func readRules(t *testing.T) []rule {
 	return rules
 }
 
+func readPublic(t *testing.T) map[string][]string {
+	t.Helper()
+	text, err := os.ReadFile("../public.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := parsePublic(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return public
+}
+
 func unionOfAll(t *testing.T) map[string]manifest.Library {
 	t.Helper()
 	all, err := manifest.All()
@@ -37,10 +51,11 @@ func unionOfAll(t *testing.T) map[string]manifest.Library {
 
 // A rule that decides nothing is stale, or hidden behind an earlier one.
 func TestEveryRuleDecidesSomething(t *testing.T) {
-	rules := readRules(t)
+	rules, public := readRules(t), readPublic(t)
 	decided := map[string]bool{}
 	for soname, lib := range unionOfAll(t) {
-		for _, symbol := range lib.Symbols {
+		library, _, _ := strings.Cut(soname, ".so")
+		for _, symbol := range append(slices.Clone(lib.Symbols), public[library]...) {
 			if r, ok := match(rules, soname, symbol); ok {
 				decided[r.library+" "+r.pattern] = true
 			}
@@ -91,7 +106,7 @@ func TestGeneratedSource(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := source("libx.so.1", manifest.Library{Symbols: []string{"go_on", "make", "odd", "set_it", "size_of"}}, rules)
+	text := source("libx.so.1", manifest.Library{Symbols: []string{"go_on", "make", "odd", "set_it", "size_of"}}, nil, rules)
 	for _, want := range []string{
 		"GV_EXPORT long go_on(void)\n{\n\tgv_launched();\n\treturn 0;\n}",
 		"GV_EXPORT long set_it(void)\n{\n\treturn 0;\n}",
@@ -104,5 +119,23 @@ func TestGeneratedSource(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("the source lacks %q:\n%s", want, text)
 		}
+	}
+}
+
+func TestPublicNames(t *testing.T) {
+	for _, bad := range []string{"libcuda", "libcuda cuInit more", "libcuda a-b", `libcuda x"y`, "libcuda 1x"} {
+		if _, err := parsePublic("# names\n" + bad + "\n"); err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	text := source("libcuda.so.1", manifest.Library{Symbols: []string{"cuInit"}}, map[string][]string{"libcuda": {"cuFoo", "cuInit", "cuCtxBar"}, "libcudart": {"cudaFoo"}},
+		[]rule{{library: "libcuda", pattern: "cuCtx*", kind: "inert"}})
+	for symbol, attributes := range map[string]string{"cuInit": "weak", "cuFoo": `weak, section("gv_default")`, "cuCtxBar": "weak"} {
+		if strings.Count(text, "__attribute__(("+attributes+")) GV_EXPORT long "+symbol+"(void)\n") != 1 {
+			t.Errorf("%s is not there once with %s:\n%s", symbol, attributes, text)
+		}
+	}
+	if strings.Contains(text, "cudaFoo") {
+		t.Error("a name of another library")
 	}
 }
