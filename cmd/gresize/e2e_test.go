@@ -57,6 +57,9 @@ func estimated(t *testing.T, dir string, args ...string) answer {
 	if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
 		t.Fatalf("exit %d: %v\n%s%s", code, err, stdout.String(), stderr.String())
 	}
+	if err := loadSchema(t).check(stdout.Bytes()); err != nil {
+		t.Errorf("docs/estimate.schema.json: %v", err)
+	}
 	t.Logf("exit %d, %s", code, stdout.String())
 	return a
 }
@@ -121,7 +124,7 @@ func TestEstimateDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestEstimateBadScripts: each is unknown, with the reason, in good time.
+// TestEstimateBadScripts: each fails or is unknown, with the reason, in good time.
 func TestEstimateBadScripts(t *testing.T) {
 	fake := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(fake, "torch"), 0o755); err != nil {
@@ -153,8 +156,12 @@ func TestEstimateBadScripts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()
 			a := estimated(t, t.TempDir(), append([]string{"--budget", c.budget, "--"}, c.command...)...)
-			if a.code != exitUnknown || a.Status != statusUnknown || !a.has(c.reason) {
-				t.Errorf("%+v, want unknown because of %s", a, c.reason)
+			status := statusUnknown
+			if c.reason == "script_failed" {
+				status = statusFailed
+			}
+			if a.code != exitOf[status] || a.Status != status || !a.has(c.reason) {
+				t.Errorf("%+v, want %s because of %s", a, status, c.reason)
 			}
 			if time.Since(begin) > 40*time.Second {
 				t.Errorf("took %v", time.Since(begin))

@@ -1,26 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
-)
-
-// The status words and what they mean for the exit code.
-const (
-	statusFits       = "fits"
-	statusDoesNotFit = "does not fit"
-	statusUnknown    = "unknown"
 )
 
 const (
@@ -36,6 +26,8 @@ type estimateFlags struct {
 	json      bool
 	bundle    string
 	noSandbox bool
+	progress  bool
+	output    bool
 }
 
 func newEstimateCommand() *cobra.Command {
@@ -47,18 +39,27 @@ func newEstimateCommand() *cobra.Command {
 memory a real one would need. The command is run as it is, in a sandbox: it can
 read everything that you can, and changes nothing.
 
+The first word is the answer:
+  fits            it fits, and how much is left
+  does not fit    PyTorch ran out of the card's memory
+  unknown         no answer that could be relied on; the reasons are named
+  command failed  the command ended with an error of its own; its last words follow
+
 "Needed" is what PyTorch reserves at its peak and what lies outside of it (context,
 libraries); "at most" is the upper end of the interval. The confidence says how far
 both may be trusted: exact, high, low, unknown; each step down names its reasons.
 Only the first steps are run: memory that the command takes later, in a validation
 with larger batches for example, is not in the figure.
 
+docs/estimate.md describes the answer, docs/estimate.schema.json its JSON form.
+
 EXIT STATUS
   0  it fits on the GPU
   1  an error
   2  wrong usage
   3  it does not fit
-  4  unknown; the reasons are named`,
+  4  unknown; the reasons are named
+  5  the command failed`,
 		Example: `  gresize estimate -- python train.py --batch-size 64
   gresize estimate --gpu rtx4060 --json -- python train.py`,
 		DisableFlagsInUseLine: true,
@@ -72,6 +73,8 @@ EXIT STATUS
 	f.BoolVar(&flags.json, "json", false, "print the estimate as JSON")
 	f.StringVar(&flags.bundle, "bundle", "", "keep the trace bundle in `FILE`")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
+	f.BoolVar(&flags.progress, "progress", false, "show progress also where standard error is no terminal")
+	f.BoolVar(&flags.output, "show-output", false, "pass the command's output on to standard error while it runs")
 	f.SetInterspersed(false)
 	return cmd
 }
@@ -87,10 +90,7 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
-	result, err := probe.Run(cmd.Context(), probe.Options{
-		Command: args, GPU: profile, Devices: flags.gpus, Steps: flags.steps, Budget: flags.budget,
-		NoSandbox: flags.noSandbox, Version: probe.BuildVersion(),
-	})
+	result, err := flags.run(cmd, probe.Options{Command: args, GPU: profile}, newProgressLine(cmd.ErrOrStderr(), flags.progress))
 	if err != nil {
 		return err
 	}
@@ -99,88 +99,78 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 			return err
 		}
 	}
-	status := statusOf(&result.Estimate, profile)
+	r := newReading(&result, profile)
 	if flags.json {
-		enc := json.NewEncoder(cmd.OutOrStdout())
-		enc.SetIndent("", "  ")
-		err = enc.Encode(struct {
-			estimator.Estimate
-			Status string `json:"status"`
-		}{result.Estimate, status})
+		err = printJSON(cmd, r)
 	} else {
-		err = printEstimate(cmd.OutOrStdout(), result, profile, status)
+		err = r.print(cmd.OutOrStdout())
 	}
 	if err != nil {
 		return fmt.Errorf("print the estimate: %w", err)
 	}
-	switch status {
-	case statusFits:
+	return r.exit()
+}
+
+// run runs one command with the flags' policy.
+func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progressLine) (probe.Result, error) {
+	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, probe.BuildVersion()
+	if f.output {
+		o.Output = cmd.ErrOrStderr()
+	}
+	progress.attach(&o)
+	defer progress.end()
+	return probe.Run(cmd.Context(), o)
+}
+
+// exit is the error that carries the exit code, nil for 0.
+func (r *reading) exit() error {
+	if r.ExitCode == exitOK {
 		return nil
-	case statusDoesNotFit:
-		return &statusError{code: exitDoesNotFit}
 	}
-	return &statusError{code: exitUnknown}
+	return &statusError{code: r.ExitCode}
 }
 
-// statusOf is careful: what might not fit is not called fitting.
-func statusOf(e *estimator.Estimate, p *gpu.Profile) string {
-	largest, ok := e.Largest()
-	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "out_of_memory" })
-	switch {
-	case !e.Fits && ok && full:
-		return statusDoesNotFit // how much is needed is not known, but that it is more is
-	case e.Confidence == estimator.Unknown || e.Confidence == estimator.Low || !e.Fits:
-		return statusUnknown
-	case !ok || largest.ComfortableHighBytes > p.Total.Bytes:
-		return statusUnknown
-	}
-	return statusFits
-}
-
-func printEstimate(w io.Writer, result probe.Result, p *gpu.Profile, status string) error {
+func (r *reading) print(w io.Writer) error {
 	var b strings.Builder
-	e, m := &result.Estimate, &result.Bundle.Manifest
-	fmt.Fprintf(&b, "%s: %s (%s)\n", status, p.Name, gib(p.Total.Bytes))
-	for _, r := range e.Ranks {
-		need := fmt.Sprintf("%s needed, at most %s", gib(r.ComfortableBytes), gib(r.ComfortableHighBytes))
-		if !e.Fits {
-			need = fmt.Sprintf("more than %s needed: that much was in use when the card was full", gib(r.ComfortableBytes))
+	fmt.Fprintf(&b, "%s: %s (%s)\n", r.headline(), r.GPUName, gib(r.CapacityBytes))
+	for _, k := range r.Ranks {
+		need := fmt.Sprintf("%s needed, at most %s", gib(k.ComfortableBytes), gib(k.ComfortableHighBytes))
+		if !r.Fits {
+			need = fmt.Sprintf("more than %s needed: that much was in use when the card was full", gib(k.ComfortableBytes))
 		}
-		fmt.Fprintf(&b, "  GPU %-8d %s\n", r.Rank, need)
-		if r.MinimumBytes > 0 {
-			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", gib(r.MinimumBytes))
+		fmt.Fprintf(&b, "  GPU %-8d %s\n", k.Rank, need)
+		if k.MinimumBytes > 0 {
+			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", gib(k.MinimumBytes))
 		}
 		fmt.Fprintf(&b, "               %s allocated and %s reserved by PyTorch at the peak, %s outside it\n",
-			gib(r.PeakAllocatedBytes), gib(r.PeakReservedBytes), gib(r.OutsideBytes))
+			gib(k.PeakAllocatedBytes), gib(k.PeakReservedBytes), gib(k.OutsideBytes))
 	}
-	if e.HostPeakBytes > 0 {
-		fmt.Fprintf(&b, "  host memory  %s\n", gib(e.HostPeakBytes))
+	if h := r.Headroom; h != nil && h.Bytes >= 0 {
+		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", gib(h.Bytes), h.Percent)
+	} else if h != nil {
+		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", gib(-h.Bytes))
 	}
-	fmt.Fprintf(&b, "  confidence   %s, from %s in %.1f s\n", e.Confidence, stepsOf(e.Steps), e.WallSeconds)
-	if largest, ok := e.Largest(); ok && e.Confidence != estimator.Unknown && e.Fits {
-		var names []string
-		for _, c := range gpu.SmallestFor(largest.ComfortableHighBytes) {
-			if names = append(names, fmt.Sprintf("%s (%s)", c.ID, gib(c.Total.Bytes))); len(names) == shownSmallest {
-				break
-			}
+	if r.HostPeakBytes > 0 {
+		fmt.Fprintf(&b, "  host memory  %s\n", gib(r.HostPeakBytes))
+	}
+	fmt.Fprintf(&b, "  confidence   %s, from %s in %.1f s\n", r.Confidence, stepsOf(r.Steps), r.WallSeconds)
+	var names []string
+	for _, id := range r.WouldFit {
+		if c, err := gpu.Load(id); err == nil {
+			names = append(names, fmt.Sprintf("%s (%s)", c.ID, gib(c.Total.Bytes)))
 		}
-		if len(names) > 0 {
-			fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
-		}
 	}
-	for _, r := range e.Reasons {
-		fmt.Fprintf(&b, "  because      %s: %s\n", r.Code, clean(r.Detail))
+	if len(names) > 0 {
+		fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
 	}
-	for _, n := range m.Notes {
+	for _, x := range r.Reasons {
+		fmt.Fprintf(&b, "  because      %s\n", clean(words(x)))
+	}
+	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "  note         %s\n", clean(n))
 	}
-	for _, c := range m.Calls {
-		if c.Action == "refused" {
-			fmt.Fprintf(&b, "  note         %s was not run\n", clean(c.Name))
-		}
-	}
-	if m.OutputTail != "" {
-		lines := strings.Split(strings.TrimRight(m.OutputTail, "\n"), "\n")
+	if r.OutputTail != "" {
+		lines := strings.Split(strings.TrimRight(r.OutputTail, "\n"), "\n")
 		lines = lines[max(0, len(lines)-shownOutputLines):]
 		fmt.Fprintf(&b, "  the command's last words:\n")
 		for _, l := range lines {
@@ -189,6 +179,17 @@ func printEstimate(w io.Writer, result probe.Result, p *gpu.Profile, status stri
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// headline is the status, and for a command that failed how it did.
+func (r *reading) headline() string {
+	switch {
+	case r.Status != statusFailed:
+		return r.Status
+	case r.CommandExitStatus > 128:
+		return fmt.Sprintf("%s (ended by signal %d)", r.Status, r.CommandExitStatus-128)
+	}
+	return fmt.Sprintf("%s (exit status %d)", r.Status, r.CommandExitStatus)
 }
 
 func stepsOf(n int) string {

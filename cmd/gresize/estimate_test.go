@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gresize/gresize/estimator"
@@ -40,11 +41,14 @@ func result(change func(*probe.Result)) probe.Result {
 	return r
 }
 
-func TestTextForm(t *testing.T) {
-	cases := map[string]struct {
-		result probe.Result
-		status string
-	}{
+// textCase is a run and the word for it.
+type textCase struct {
+	result probe.Result
+	status string
+}
+
+func textCases() map[string]textCase {
+	return map[string]textCase{
 		"fits": {result(nil), statusFits},
 		"does-not-fit": {result(func(r *probe.Result) {
 			r.Estimate.Fits = false
@@ -53,24 +57,38 @@ func TestTextForm(t *testing.T) {
 		}), statusDoesNotFit},
 		"crashed": {result(func(r *probe.Result) {
 			r.Estimate = estimator.NewUnknown("vgpu", "h100", estimator.Reason{Code: "script_failed", Detail: "exit status 1: \x1b[31mValueError"})
+			r.Bundle.Manifest.Outcome, r.Bundle.Manifest.ExitStatus = trace.Crashed, 1
 			r.Bundle.Manifest.OutputTail = strings.Repeat("noise\n", 100) + "\x1b[2JTraceback\n\tValueError\n"
 			r.Bundle.Manifest.Calls = []trace.Call{{Name: "sbatch", Action: "refused"}, {Name: "srun", Action: "ran"}}
+		}), statusFailed},
+		"perhaps-ours": {result(func(r *probe.Result) {
+			r.Estimate = estimator.NewUnknown("vgpu", "h100", estimator.Reason{Code: "script_failed", Detail: "exit status 139: "},
+				estimator.Reason{Code: "symbol_unanswered", Detail: "cudaSomethingNew"})
+			r.Bundle.Manifest.Outcome, r.Bundle.Manifest.ExitStatus, r.Bundle.Manifest.Signal = trace.Crashed, 139, 11
+		}), statusUnknown},
+		"near-capacity": {result(func(r *probe.Result) {
+			r.Estimate.Fits, r.Estimate.Confidence = false, estimator.Low
+			r.Estimate.Reasons = []estimator.Reason{{Code: "near_capacity"}}
 		}), statusUnknown},
 		"too-close": {result(func(r *probe.Result) { r.Estimate.Ranks[0].ComfortableHighBytes = 1 << 40 }), statusUnknown},
 	}
+}
+
+func TestTextForm(t *testing.T) {
 	p, err := gpu.Load("h100")
 	if err != nil {
 		t.Fatal(err)
 	}
 	fixed := *p // the figures of the profile may change, the form not
 	fixed.Total.Bytes = 80 << 30
-	for name, c := range cases {
+	for name, c := range textCases() {
 		t.Run(name, func(t *testing.T) {
-			if s := statusOf(&c.result.Estimate, &fixed); s != c.status {
-				t.Errorf("status %q, want %q", s, c.status)
+			r := newReading(&c.result, &fixed)
+			if r.Status != c.status || r.ExitCode != exitOf[c.status] {
+				t.Errorf("status %q, exit code %d, want %q", r.Status, r.ExitCode, c.status)
 			}
 			var got bytes.Buffer
-			if err := printEstimate(&got, c.result, &fixed, c.status); err != nil {
+			if err := r.print(&got); err != nil {
 				t.Fatal(err)
 			}
 			golden := filepath.Join("testdata", name+".txt")
@@ -114,6 +132,9 @@ func TestUsage(t *testing.T) {
 func TestErrorsAreJSONWhereJSONIsWanted(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"estimate", "--json", "--gpu", "abacus", "--", "true"}, &stdout, &stderr)
+	if err := loadSchema(t).check(stdout.Bytes()); err != nil {
+		t.Error(err)
+	}
 	var got struct {
 		Error    string `json:"error"`
 		ExitCode int    `json:"exit_code"`
@@ -138,5 +159,62 @@ func TestGPUVerbs(t *testing.T) {
 	}
 	if p, err := gpu.Load(path); err != nil || p.ID != "a100-80" {
 		t.Errorf("what show prints cannot be read: %v", err)
+	}
+}
+
+func TestEveryReasonHasWordsAndEveryWordAReason(t *testing.T) {
+	data, err := os.ReadFile("../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(data), "carries a reason with a stable code:")
+	list, _, _ = strings.Cut(list, "\n\n")
+	page, err := os.ReadFile("../../docs/estimate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for i, part := range strings.Split(list, "`") {
+		if i%2 == 1 {
+			listed[part] = true
+		}
+	}
+	for code := range listed {
+		if reasonWords[code].text == "" {
+			t.Errorf("%s has no words", code)
+		}
+		if !strings.Contains(string(page), "| `"+code+"` |") {
+			t.Errorf("docs/estimate.md does not explain %s", code)
+		}
+	}
+	for code := range reasonWords {
+		if !listed[code] {
+			t.Errorf("%s is not in docs/architecture.md", code)
+		}
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var b bytes.Buffer
+	if newProgressLine(&b, false) != nil {
+		t.Error("progress is shown to a file that nobody asked it for")
+	}
+	p := newProgressLine(&b, true)
+	p.begin("batch 8: ")
+	p.show(probe.Progress{Elapsed: 250 * time.Millisecond, LastLine: "\x1b[31mepoch 1\a"})
+	p.show(probe.Progress{Elapsed: 300 * time.Millisecond, TorchSeen: true}) // too soon
+	p.show(probe.Progress{Elapsed: 2 * time.Second, TorchSeen: true, Ranks: 1, Steps: 1, PeakReservedBytes: 3 << 30, LastLine: "epoch 1"})
+	p.show(probe.Progress{Elapsed: 4 * time.Second, TorchSeen: true, Ranks: 1, Steps: 1, PeakReservedBytes: 3 << 30, LastLine: "epoch 1"})
+	p.end()
+	want := "gresize: batch 8: 0.2 s: starting | [31mepoch 1\ngresize: batch 8: 2.0 s: 1 step, 3.00 GiB reserved | epoch 1\n"
+	if diff := cmp.Diff(want, b.String()); diff != "" {
+		t.Error(diff)
+	}
+	b.Reset()
+	p = &progressLine{w: &b, terminal: true, columns: 30}
+	p.show(probe.Progress{Elapsed: 2 * time.Second, Steps: 3, LastLine: "a line that is longer than the terminal is wide"})
+	p.end()
+	if got := b.String(); strings.Contains(got, "\n") || !strings.HasSuffix(got, "\r\x1b[K") || len([]rune(strings.Split(got, "\x1b[K")[1])) > 31 {
+		t.Errorf("%q", got)
 	}
 }

@@ -19,6 +19,7 @@ const (
 	exitUsage      = 2
 	exitDoesNotFit = 3
 	exitUnknown    = 4
+	exitFailed     = 5
 )
 
 // statusError ends the program with a code of its own. Its text, if any, goes to standard error.
@@ -87,7 +88,8 @@ EXIT STATUS
   1  an error
   2  wrong usage
   3  estimate: it does not fit
-  4  estimate: unknown`,
+  4  estimate: unknown
+  5  estimate: the command failed`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       probe.BuildVersion(),

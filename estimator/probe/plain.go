@@ -47,7 +47,9 @@ func (r *run) executePlain(ctx context.Context) error {
 		return os.Mkdir(r.reportDir(), 0o700)
 	}
 	sampler := hostmem.Start(hostmem.TreeOf(cmd.Process.Pid), 0, nil)
+	stopWatching := r.watch(reportDir, begin)
 	err = cmd.Wait()
+	stopWatching()
 	r.exit.HostPeakBytes = sampler.Stop()
 	r.ranFor = time.Since(begin)
 	// What it left in its group ends with it.

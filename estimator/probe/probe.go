@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gresize/gresize/estimator"
@@ -62,6 +64,10 @@ type Options struct {
 	Version string
 	// Engine is the virtual GPU; nil means the one in LibDir.
 	Engine Engine
+	// Progress, when set, is told every ProgressInterval what has been seen so far. It is never called after Run has returned.
+	Progress func(Progress)
+	// Output, when set, gets what the command prints while it runs.
+	Output io.Writer
 }
 
 // Result is what a run gave. Bundle and Estimate are always there.
@@ -145,6 +151,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	defer os.RemoveAll(private)
 	r := &run{options: o, private: private}
+	r.output.also = o.Output
 	begin := time.Now()
 	if err := r.execute(ctx); err != nil {
 		var unavailable *sandbox.UnavailableError
@@ -193,7 +200,9 @@ func (r *run) execute(ctx context.Context) error {
 	}
 	defer p.Close()
 	begin := time.Now()
+	stopWatching := r.watch(p.ReportPath(), begin)
 	r.exit = p.Wait()
+	stopWatching()
 	r.ranFor = time.Since(begin)
 	return collect(p.ReportPath(), r.reportDir())
 }
@@ -262,15 +271,22 @@ func valueOf(env []string, key, otherwise string) string {
 	return otherwise
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of what is written to it, and passes it on to one more writer.
 type tail struct {
+	mu   sync.Mutex
 	kept []byte
 	lost int64
+	also io.Writer
 }
 
 const keptOutputBytes = 64 << 10
 
 func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.also != nil {
+		_, _ = t.also.Write(p) // a reader that went away is no reason to end the command
+	}
 	t.kept = append(t.kept, p...)
 	if over := len(t.kept) - keptOutputBytes; over > keptOutputBytes {
 		t.lost += int64(over)
@@ -279,4 +295,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) text() string { return trace.ClipOutput(t.kept) }
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return trace.ClipOutput(t.kept)
+}

@@ -168,9 +168,13 @@ func (a *answer) judgeRank(r *rankReport) {
 	if r.Reason == reasonStopped && !r.Flat {
 		a.lower(estimator.Low, "peak_still_rising", fmt.Sprintf("the peak still rose after %d steps", r.Steps))
 	}
-	if r.Retries > 0 || r.OOMs > 0 || r.Refused > 0 {
+	switch {
+	case r.OOMs > 0 || r.Refused > 0 && r.Retries == 0:
 		a.Fits = false
-		a.lower(estimator.Low, "out_of_memory", "the allocator met the end of the modelled card and went on with less")
+		a.lower(estimator.Low, "out_of_memory", "a request for memory failed at the end of the modelled card, and the program went on with less")
+	case r.Retries > 0:
+		a.Fits = false
+		a.lower(estimator.Low, "near_capacity", "the allocator met the end of the modelled card and went on without its cache")
 	}
 }
 

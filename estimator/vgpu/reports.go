@@ -174,6 +174,8 @@ type Reports struct {
 	ValuesReadBack    int64
 	Versions          estimator.Versions
 	Ranks             []trace.Rank
+	// PeakReservedBytes is the most that PyTorch reserved on one card.
+	PeakReservedBytes int64
 	// Reasons are causes for less confidence that are known without the profile.
 	Reasons []estimator.Reason
 }
@@ -501,6 +503,7 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 		if k.Steps > 0 && (r.Steps == 0 || k.Steps < r.Steps) {
 			r.Steps = k.Steps
 		}
+		r.PeakReservedBytes = max(r.PeakReservedBytes, k.PeakReservedBytes)
 		k.Rank = i
 		data, err := json.Marshal(k)
 		if err != nil {

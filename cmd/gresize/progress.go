@@ -1,0 +1,118 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gresize/gresize/estimator/probe"
+	"golang.org/x/sys/unix"
+)
+
+// progressLine shows on standard error how far a run has come: on a terminal one line that is written over, elsewhere,
+// and only when asked for, a line whenever a step or a second has passed and something has changed.
+type progressLine struct {
+	mu       sync.Mutex
+	w        io.Writer
+	terminal bool
+	columns  int
+	label    string
+	last     string
+	shown    bool
+	lastAt   time.Duration
+}
+
+const (
+	progressColumns = 80
+	progressPlain   = time.Second
+)
+
+// newProgressLine returns nil where no progress is to be shown.
+func newProgressLine(w io.Writer, wanted bool) *progressLine {
+	p := &progressLine{w: w, columns: progressColumns}
+	if f, ok := w.(*os.File); ok {
+		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
+			p.terminal = true
+			if size.Col > 0 {
+				p.columns = int(size.Col)
+			}
+		}
+	}
+	if !p.terminal && !wanted {
+		return nil
+	}
+	return p
+}
+
+// begin names the run whose progress comes next.
+func (p *progressLine) begin(label string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.label, p.last, p.lastAt = label, "", 0
+}
+
+// show is probe.Options.Progress.
+func (p *progressLine) show(x probe.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	state := "starting"
+	switch {
+	case x.Steps > 0:
+		state = fmt.Sprintf("%s, %s reserved", stepsOf(x.Steps), gib(x.PeakReservedBytes))
+	case x.Ranks > 0:
+		state = fmt.Sprintf("no step yet, %s reserved", gib(x.PeakReservedBytes))
+	case x.TorchSeen:
+		state = "PyTorch is there, no step yet"
+	}
+	if x.Ranks > 1 {
+		state += fmt.Sprintf(" on each of up to %d", x.Ranks)
+	}
+	text := state
+	if x.LastLine != "" {
+		text += " | " + clean(x.LastLine)
+	}
+	if p.terminal {
+		line := fmt.Sprintf("%s%4.0f s  %s", p.label, x.Elapsed.Seconds(), text)
+		fmt.Fprintf(p.w, "\r\x1b[K%s", clipColumns(line, p.columns-1))
+		p.shown = true
+		return
+	}
+	if text == p.last || p.last != "" && x.Elapsed-p.lastAt < progressPlain {
+		return
+	}
+	p.last, p.lastAt = text, x.Elapsed
+	fmt.Fprintf(p.w, "gresize: %s%.1f s: %s\n", p.label, x.Elapsed.Seconds(), text)
+}
+
+// end takes the line off the terminal.
+func (p *progressLine) end() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.terminal && p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+		p.shown = false
+	}
+}
+
+// attach has a run report to the line.
+func (p *progressLine) attach(o *probe.Options) {
+	if p != nil {
+		o.Progress = p.show
+	}
+}
+
+func clipColumns(s string, columns int) string {
+	if r := []rune(s); len(r) > columns && columns > 0 {
+		return strings.TrimRight(string(r[:columns-1]), " ") + "…"
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// The status words and what they mean for the exit code.
+const (
+	statusFits       = "fits"
+	statusDoesNotFit = "does not fit"
+	statusUnknown    = "unknown"
+	statusFailed     = "command failed"
+)
+
+var exitOf = map[string]int{statusFits: exitOK, statusDoesNotFit: exitDoesNotFit, statusUnknown: exitUnknown, statusFailed: exitFailed}
+
+// reading is what one person reads of a run: the estimate, the word for it, and how much room is left. It is also what
+// --json prints; docs/estimate.schema.json describes it.
+type reading struct {
+	estimator.Estimate
+	Status   string `json:"status"`
+	ExitCode int    `json:"exit_code"`
+	GPUName  string `json:"gpu_name"`
+	// CapacityBytes is the memory of the modelled card.
+	CapacityBytes int64 `json:"capacity_bytes"`
+	// Headroom is there when the estimate has figures and the card was not too small.
+	Headroom *headroom     `json:"headroom,omitempty"`
+	WouldFit []string      `json:"would_fit"`
+	Outcome  trace.Outcome `json:"outcome"`
+	// CommandExitStatus is that of the command, 128 + the signal when one ended it.
+	CommandExitStatus int      `json:"command_exit_status"`
+	Command           []string `json:"command"`
+	Notes             []string `json:"notes"`
+	OutputTail        string   `json:"output_tail,omitempty"`
+}
+
+// headroom is what the largest rank leaves free on the card, counted from the upper end of its interval. It is negative
+// where that end lies beyond the card.
+type headroom struct {
+	Bytes   int64   `json:"bytes"`
+	Percent float64 `json:"percent"`
+}
+
+// newReading sums a run up for a person. The card is the profile's, whatever was tried on it.
+func newReading(result *probe.Result, p *gpu.Profile) reading {
+	m := &result.Bundle.Manifest
+	r := reading{
+		Estimate: result.Estimate, Status: statusOf(&result.Estimate, m, p), GPUName: p.Name, CapacityBytes: p.Total.Bytes,
+		WouldFit: []string{}, Outcome: m.Outcome, CommandExitStatus: m.ExitStatus, Command: m.Command, Notes: slices.Clone(m.Notes), OutputTail: m.OutputTail,
+	}
+	r.ExitCode = exitOf[r.Status]
+	for _, c := range m.Calls {
+		if c.Action == "refused" {
+			r.Notes = append(r.Notes, c.Name+" was not run")
+		}
+	}
+	if r.Notes == nil {
+		r.Notes = []string{}
+	}
+	if r.Command == nil {
+		r.Command = []string{}
+	}
+	largest, ok := r.Largest()
+	if !ok || !r.Fits || r.Confidence == estimator.Unknown {
+		return r
+	}
+	left := p.Total.Bytes - largest.ComfortableHighBytes
+	r.Headroom = &headroom{Bytes: left, Percent: float64(left*1000/p.Total.Bytes) / 10}
+	for _, c := range gpu.SmallestFor(largest.ComfortableHighBytes) {
+		if r.WouldFit = append(r.WouldFit, c.ID); len(r.WouldFit) == shownSmallest {
+			break
+		}
+	}
+	return r
+}
+
+// statusOf is careful: what might not fit is not called fitting, and what may be gresize's own fault is not called the command's.
+func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
+	largest, ok := e.Largest()
+	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "out_of_memory" })
+	ours := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return reasonWords[r.Code].ours })
+	switch {
+	case m.Outcome == trace.Crashed && !ours:
+		return statusFailed
+	case !e.Fits && ok && full && !ours:
+		return statusDoesNotFit // how much is needed is not known, but that it is more is
+	case e.Confidence == estimator.Unknown || e.Confidence == estimator.Low || !e.Fits:
+		return statusUnknown
+	case !ok || largest.ComfortableHighBytes > p.Total.Bytes:
+		return statusUnknown
+	}
+	return statusFits
+}
+
+// tooClose says that the answer is unknown for one cause alone: the interval reaches over the end of the card.
+func (r *reading) tooClose() bool {
+	return r.Status == statusUnknown && r.Headroom != nil && r.Headroom.Bytes < 0 && r.Confidence != estimator.Low
+}
