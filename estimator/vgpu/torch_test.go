@@ -40,6 +40,12 @@ type outcome struct {
 // train runs one case of testdata/train.py on the virtual H100.
 func train(t *testing.T, release, name string, more ...string) outcome {
 	t.Helper()
+	return runPython(t, release, 1, []string{"testdata/train.py", name}, more...)
+}
+
+// runPython runs a script on virtual H100s.
+func runPython(t *testing.T, release string, devices int, args []string, more ...string) outcome {
+	t.Helper()
 	dir := t.TempDir()
 	profile, err := gpu.Load("h100")
 	if err != nil {
@@ -60,13 +66,13 @@ func train(t *testing.T, release, name string, more ...string) outcome {
 	if err := os.Mkdir(reports, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	env, err := Environment(Options{LibDir: libDir(t), ProfilePath: profilePath, ReportDir: reports, Seconds: 60}, os.Environ())
+	env, err := Environment(Options{LibDir: libDir(t), ProfilePath: profilePath, ReportDir: reports, Devices: devices, Seconds: 60}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python(t, release), "testdata/train.py", name)
+	cmd := exec.CommandContext(ctx, python(t, release), args...)
 	cmd.Env = append(append(os.Environ(), env...), more...)
 	out, err := cmd.CombinedOutput()
 	o := outcome{output: string(out), failed: err != nil}

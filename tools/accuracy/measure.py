@@ -9,8 +9,7 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-# Another build than the one in the tree, such as one that is not rebuilt while a long run goes on.
-BUILD = os.environ.get("GRESIZE_BUILD", os.path.join(ROOT, "build"))
+BUILD = os.path.join(ROOT, "build")
 GRESIZE = os.path.join(BUILD, "bin", "gresize")
 PAGES = os.path.join(ROOT, "docs", "accuracy")
 CACHE = os.environ.get("GRESIZE_CACHE", "/var/cache/gresize")

@@ -98,8 +98,13 @@ def _memory_fraction(watch):
     if not watch.cuda_used():
         return False
     try:
-        fraction = watch.torch.cuda.memory.get_per_process_memory_fraction  # older releases have none
-        return any(fraction(index) < 1 for index in range(watch.torch.cuda.device_count()))
+        cuda = watch.torch.cuda
+        fraction = cuda.memory.get_per_process_memory_fraction  # older releases have none
+        device = cuda.current_device()  # PyTorch 2.6 makes the device that it is asked about the current one
+        try:
+            return any(fraction(index) < 1 for index in range(cuda.device_count()))
+        finally:
+            cuda.set_device(device)
     except Exception:
         return False
 
