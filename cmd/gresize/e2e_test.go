@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -110,10 +111,52 @@ func TestEstimateResnet50(t *testing.T) {
 			if err != nil || b.Manifest.Outcome != trace.Stopped || len(b.Ranks) != 1 {
 				t.Errorf("%v %+v", err, b)
 			}
+			checkBundleEvents(t, bundle, a.Ranks[0])
 			if data, err := os.ReadFile(checkpoint); err != nil || string(data) != "the only one" {
 				t.Errorf("the checkpoint was overwritten: %v", err)
 			}
 		})
+	}
+}
+
+// checkBundleEvents looks at what the bundle records of the allocator: it replays without a difference, adds up to the same peaks, and has names.
+func checkBundleEvents(t *testing.T, bundle string, r estimator.Rank) {
+	t.Helper()
+	if r.MinimumBytes <= r.PeakAllocatedBytes || r.MinimumBytes > r.ComfortableBytes {
+		t.Errorf("a minimum of %d for %+v", r.MinimumBytes, r)
+	}
+	b, err := trace.ReadFile(bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tl, _, err := timeline.Read(b, 0, bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(tl.PeakAllocatedBytes) != r.PeakAllocatedBytes || int64(tl.PeakReservedBytes) != r.PeakReservedBytes || len(tl.Steps) < 4 {
+		t.Errorf("the events give %d allocated, %d reserved, %d steps; PyTorch's counters say %+v", tl.PeakAllocatedBytes, tl.PeakReservedBytes, len(tl.Steps), r)
+	}
+	named := map[string]bool{}
+	for _, o := range tl.OwnersAtPeak() {
+		named[o.Category.String()+" "+o.Name] = true
+	}
+	for _, want := range []string{"activations layer1.0.bn3", "parameters layer4.2.conv3.weight", "parameters bn1.running_var"} {
+		if !named[want] {
+			t.Errorf("no %q among the owners at the peak", want)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"simulate", "--check", bundle}, &stdout, &stderr); code != exitOK || !strings.HasSuffix(stdout.String(), " events: 0 differences\n") {
+		t.Errorf("simulate --check: exit %d: %s%s", code, stdout.String(), stderr.String())
+	}
+	for _, out := range []string{"p.svg", "p.html"} {
+		if code := run(t.Context(), []string{"plot", bundle, "-o", out}, &stdout, &stderr); code != exitOK {
+			t.Errorf("plot -o %s: exit %d: %s", out, code, stderr.String())
+		}
+	}
+	stdout.Reset()
+	if code := run(t.Context(), []string{"plot", bundle}, &stdout, &stderr); code != exitOK || !strings.Contains(stdout.String(), "layer1.0.bn3") {
+		t.Errorf("plot: exit %d: %s%s", code, stdout.String(), stderr.String())
 	}
 }
 

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/plot"
+	"github.com/gresize/gresize/estimator/timeline"
+	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/spf13/cobra"
+)
+
+func newPlotCommand() *cobra.Command {
+	var out string
+	var rank int
+	cmd := &cobra.Command{
+		Use:   "plot BUNDLE [-o FILE.svg|FILE.html] [--rank N]",
+		Short: "Draw where the GPU memory of a recorded run went",
+		Long: `Draws the memory of one GPU over time, by what it is for (parameters, gradients,
+optimizer state, activations, workspace, cached, outside), with the ends of the
+training steps; the ten largest owners at the peak; and the map of addresses at
+the peak. Without -o, a plain form of it is printed.
+
+BUNDLE is made by "gresize estimate --bundle BUNDLE -- COMMAND".`,
+		Example: `  gresize plot job.gresize
+  gresize plot job.gresize -o memory.svg`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError(fmt.Errorf("plot: one bundle wanted, %d given", len(args)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return drawBundle(cmd, args[0], out, rank) },
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write a picture (.svg) or a page (.html) to `FILE`")
+	cmd.Flags().IntVar(&rank, "rank", 0, "rank of the bundle")
+	return cmd
+}
+
+func drawBundle(cmd *cobra.Command, path, out string, rank int) error {
+	draw := plot.Text
+	switch strings.ToLower(filepath.Ext(out)) {
+	case ".svg":
+		draw = plot.SVG
+	case ".html", ".htm":
+		draw = plot.HTML
+	default:
+		if out != "" {
+			return usageError(fmt.Errorf("plot: %s: write a name that ends in .svg or .html", out))
+		}
+	}
+	figure, err := figureOf(path, rank)
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		return draw(cmd.OutOrStdout(), figure)
+	}
+	return writeWhole(out, func(w io.Writer) error { return draw(w, figure) })
+}
+
+func figureOf(path string, rank int) (*plot.Figure, error) {
+	b, err := trace.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := timeline.Read(b, rank, path)
+	if err != nil {
+		return nil, err
+	}
+	m := &b.Manifest
+	f := &plot.Figure{Title: strings.Join(m.Command, " "), Timeline: t, CapacityBytes: uint64(m.GPU.CapacityBytes)}
+	f.Subtitle = fmt.Sprintf("GPU %d on %s, PyTorch %s: %s allocated, %s reserved at most", rank, m.GPU.Name, m.Versions.Torch,
+		exactSize(t.PeakAllocatedBytes), exactSize(t.PeakReservedBytes))
+	// Without its profile, the picture is one of the allocator alone.
+	if profile, err := gpu.Load(m.GPU.ID); err == nil {
+		if e := vgpu.Estimate(b, profile); rank < len(e.Ranks) {
+			f.OutsideBytes = uint64(e.Ranks[rank].OutsideBytes)
+			f.Subtitle += fmt.Sprintf(", %s outside", exactSize(f.OutsideBytes))
+		}
+	}
+	return f, nil
+}
+
+// writeWhole writes a file so that it is there whole or not at all.
+func writeWhole(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}

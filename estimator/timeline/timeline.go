@@ -1,0 +1,383 @@
+// Package timeline tells what the memory of one card is for at each moment of a recorded run: by category over time, and by owner at the peak.
+package timeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/gresize/gresize/estimator/allocator/replay"
+	"github.com/gresize/gresize/estimator/events"
+	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// Category is what a block is for.
+type Category uint8
+
+// The categories, in the order in which they are stacked: what stays longest lies lowest.
+const (
+	Parameters Category = iota // and buffers
+	OptimizerState
+	Gradients
+	Activations
+	BackwardTemporaries
+	Workspace
+	Other
+	Categories int = iota
+)
+
+var categoryNames = [Categories]string{"parameters", "optimizer state", "gradients", "activations", "backward", "workspace", "other"}
+
+// String gives the name for people.
+func (c Category) String() string { return categoryNames[c] }
+
+// Explain says in a sentence what is counted.
+func (c Category) Explain() string {
+	return [Categories]string{
+		"parameters and buffers of the modules", "what the optimizers keep", "the .grad of parameters",
+		"taken in the forward of a module and kept beyond it", "taken in a backward pass and not seen as a gradient",
+		"taken and given back within one module, or kept by a library to the end", "inputs, losses, and what no mark tells",
+	}[c]
+}
+
+// Block is memory from the moment that it was handed out to the moment that it could be used again.
+type Block struct {
+	Addr, SizeBytes uint64
+	// From and To are indexes of the history; To is the number of its entries for a block that was never given back.
+	From, To int
+	Category Category
+	// Owner is a module's or parameter's path; empty where it is not known.
+	Owner string
+}
+
+// Range is a piece of the card that the allocator holds.
+type Range struct {
+	Addr, SizeBytes uint64
+	From, To        int
+}
+
+// Step is the end of a training step.
+type Step struct {
+	At     int
+	Number int64
+}
+
+// Timeline is the whole of one run on one card.
+type Timeline struct {
+	Blocks  []Block
+	Ranges  []Range
+	Steps   []Step
+	Entries int
+	// PeakAt is the entry after which most bytes are handed out; PeakReservedBytes is the largest sum of ranges, at any time.
+	PeakAt             int
+	PeakAllocatedBytes uint64
+	PeakReservedBytes  uint64
+	// Marked: the record says what the program was doing.
+	Marked bool
+}
+
+// New makes the timeline of a history that begins with an empty allocator; blockBytes is the size of the block of each request that was served, in
+// their order, since a history knows what was asked for only. An error names the entry.
+func New(h *events.History, blockBytes []uint64) (*Timeline, error) {
+	if h.Lost > 0 {
+		return nil, fmt.Errorf("the recording had no room for %d requests: it begins in mid-run", h.Lost)
+	}
+	b := builder{
+		timeline: &Timeline{Entries: len(h.Entries), Marked: len(h.Marks) > 0}, history: h, live: map[uint64]int{}, blockBytes: blockBytes,
+	}
+	if err := b.run(); err != nil {
+		return nil, err
+	}
+	return b.timeline, nil
+}
+
+type builder struct {
+	timeline *Timeline
+	history  *events.History
+	// blockBytes are the sizes of the blocks that are still to come.
+	blockBytes []uint64
+	// live are the open blocks by address, held the open ranges in the order of their addresses.
+	live      map[uint64]int
+	held      []int
+	allocated uint64
+	reserved  uint64
+	scope     scope
+}
+
+func (b *builder) run() error {
+	h := b.history
+	marks, owners := h.Marks, h.Owners
+	for i := 0; ; i++ {
+		for len(owners) > 0 && owners[0].At <= i {
+			b.own(&owners[0])
+			owners = owners[1:]
+		}
+		for len(marks) > 0 && marks[0].At <= i {
+			b.mark(&marks[0])
+			marks = marks[1:]
+		}
+		if i == len(h.Entries) {
+			break
+		}
+		if err := b.entry(i, &h.Entries[i]); err != nil {
+			return fmt.Errorf("event %d: %w", i, err)
+		}
+		if b.allocated > b.timeline.PeakAllocatedBytes {
+			b.timeline.PeakAllocatedBytes, b.timeline.PeakAt = b.allocated, i
+		}
+		b.timeline.PeakReservedBytes = max(b.timeline.PeakReservedBytes, b.reserved)
+	}
+	b.keptByLibraries()
+	return nil
+}
+
+func (b *builder) entry(i int, e *snapshot.Entry) error {
+	switch e.Action {
+	case snapshot.ActionAlloc:
+		if _, taken := b.live[e.Addr]; taken {
+			return fmt.Errorf("the block at %#x is handed out twice", e.Addr)
+		}
+		if len(b.blockBytes) == 0 || b.blockBytes[0] < e.SizeBytes {
+			return fmt.Errorf("no block of the replay serves the request of %d bytes", e.SizeBytes)
+		}
+		b.live[e.Addr] = len(b.timeline.Blocks)
+		block := Block{Addr: e.Addr, SizeBytes: b.blockBytes[0], From: i, To: b.timeline.Entries}
+		block.Category, block.Owner = b.scope.guess()
+		b.blockBytes = b.blockBytes[1:]
+		b.scope.took(len(b.timeline.Blocks))
+		b.timeline.Blocks = append(b.timeline.Blocks, block)
+		b.allocated += block.SizeBytes
+	case snapshot.ActionFreeCompleted:
+		n, ok := b.live[e.Addr]
+		if !ok {
+			return fmt.Errorf("the block at %#x is given back and was not handed out", e.Addr)
+		}
+		delete(b.live, e.Addr)
+		b.timeline.Blocks[n].To = i
+		b.allocated -= b.timeline.Blocks[n].SizeBytes
+	case snapshot.ActionSegmentAlloc, snapshot.ActionSegmentMap:
+		return b.openRange(Range{Addr: e.Addr, SizeBytes: e.SizeBytes, From: i, To: b.timeline.Entries})
+	case snapshot.ActionSegmentFree:
+		n, ok := b.find(e.Addr)
+		if !ok {
+			return fmt.Errorf("the segment at %#x is given back and was not taken", e.Addr)
+		}
+		b.closeRange(n, i)
+	case snapshot.ActionSegmentUnmap:
+		return b.unmap(i, e.Addr, e.SizeBytes)
+	}
+	return nil
+}
+
+// find returns where in held the range at an address is, or would be.
+func (b *builder) find(addr uint64) (int, bool) {
+	return slices.BinarySearchFunc(b.held, addr, func(n int, addr uint64) int { return cmp.Compare(b.timeline.Ranges[n].Addr, addr) })
+}
+
+func (b *builder) openRange(r Range) error {
+	n, taken := b.find(r.Addr)
+	if taken {
+		return fmt.Errorf("the segment at %#x is taken twice", r.Addr)
+	}
+	b.held = slices.Insert(b.held, n, len(b.timeline.Ranges))
+	b.timeline.Ranges = append(b.timeline.Ranges, r)
+	b.reserved += r.SizeBytes
+	return nil
+}
+
+// closeRange ends the range at a place of held.
+func (b *builder) closeRange(n, at int) {
+	r := &b.timeline.Ranges[b.held[n]]
+	r.To = at
+	b.reserved -= r.SizeBytes
+	b.held = slices.Delete(b.held, n, n+1)
+}
+
+// unmap takes a piece out of mapped ranges: it may cut through several of them.
+func (b *builder) unmap(at int, addr, size uint64) error {
+	end, left := addr+size, size
+	n, found := b.find(addr)
+	if !found && n > 0 {
+		n-- // the range before may reach into the piece
+	}
+	var rests []Range
+	for n < len(b.held) && b.timeline.Ranges[b.held[n]].Addr < end {
+		r := b.timeline.Ranges[b.held[n]]
+		low, high := max(r.Addr, addr), min(r.Addr+r.SizeBytes, end)
+		if low >= high {
+			n++
+			continue
+		}
+		b.closeRange(n, at)
+		left -= high - low
+		rests = append(rests, Range{r.Addr, low - r.Addr, at, b.timeline.Entries}, Range{high, r.Addr + r.SizeBytes - high, at, b.timeline.Entries})
+	}
+	for _, rest := range rests {
+		if rest.SizeBytes > 0 {
+			if err := b.openRange(rest); err != nil {
+				return err
+			}
+		}
+	}
+	if left != 0 {
+		return fmt.Errorf("%d bytes at %#x are unmapped, %d of them were not mapped", size, addr, left)
+	}
+	return nil
+}
+
+// keptByLibraries finds the workspaces that a library took during some module's forward and keeps to the end, such as those of cuBLAS: an activation
+// lives no longer than its step.
+func (b *builder) keptByLibraries() {
+	steps := b.timeline.Steps
+	if len(steps) < 2 {
+		return
+	}
+	lastStep := steps[len(steps)-2].At
+	for i := range b.timeline.Blocks {
+		block := &b.timeline.Blocks[i]
+		if (block.Category == Activations || block.Category == BackwardTemporaries) && block.To == b.timeline.Entries && block.From < lastStep {
+			block.Category, block.Owner = Workspace, "kept by a library"
+		}
+	}
+}
+
+// Sample is the state at one moment. Bytes of categories are those of live blocks; ReservedBytes includes what is cached.
+type Sample struct {
+	At            int
+	Bytes         [Categories]uint64
+	ReservedBytes uint64
+}
+
+// AllocatedBytes is the sum of the live blocks.
+func (s *Sample) AllocatedBytes() (sum uint64) {
+	for _, n := range s.Bytes {
+		sum += n
+	}
+	return sum
+}
+
+// Samples divides the run into at most n equal parts, and shows of each the moment at which most was handed out: no peak is lost.
+func (t *Timeline) Samples(n int) []Sample {
+	type change struct {
+		at       int
+		category int // -1: reserved
+		bytes    int64
+	}
+	changes := make([]change, 0, 2*(len(t.Blocks)+len(t.Ranges)))
+	for _, b := range t.Blocks {
+		changes = append(changes, change{b.From, int(b.Category), int64(b.SizeBytes)})
+		if b.To < t.Entries {
+			changes = append(changes, change{b.To, int(b.Category), -int64(b.SizeBytes)})
+		}
+	}
+	for _, r := range t.Ranges {
+		changes = append(changes, change{r.From, -1, int64(r.SizeBytes)})
+		if r.To < t.Entries {
+			changes = append(changes, change{r.To, -1, -int64(r.SizeBytes)})
+		}
+	}
+	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.bytes, b.bytes)) })
+	n = max(1, min(n, t.Entries))
+	samples := make([]Sample, 0, n)
+	var now Sample
+	for part := range n {
+		end := (part + 1) * t.Entries / n // exclusive
+		best := now
+		best.At = part * t.Entries / n
+		seen := false
+		for len(changes) > 0 && changes[0].at < end {
+			at := changes[0].at
+			for len(changes) > 0 && changes[0].at == at {
+				if c := changes[0]; c.category < 0 {
+					now.ReservedBytes = uint64(int64(now.ReservedBytes) + c.bytes)
+				} else {
+					now.Bytes[c.category] = uint64(int64(now.Bytes[c.category]) + c.bytes)
+				}
+				changes = changes[1:]
+			}
+			now.At = at
+			if !seen || now.AllocatedBytes() > best.AllocatedBytes() {
+				best, seen = now, true
+			}
+		}
+		samples = append(samples, best)
+	}
+	return samples
+}
+
+// Owner is what one thing holds at the peak.
+type Owner struct {
+	Category  Category
+	Name      string
+	SizeBytes uint64
+	Blocks    int
+}
+
+// OwnersAtPeak returns what holds the memory at the peak, the largest first.
+func (t *Timeline) OwnersAtPeak() []Owner {
+	type key struct {
+		category Category
+		name     string
+	}
+	index := map[key]int{}
+	var owners []Owner
+	for _, b := range t.BlocksAtPeak() {
+		k := key{b.Category, b.Owner}
+		n, ok := index[k]
+		if !ok {
+			n = len(owners)
+			index[k] = n
+			owners = append(owners, Owner{Category: b.Category, Name: b.Owner})
+		}
+		owners[n].SizeBytes += b.SizeBytes
+		owners[n].Blocks++
+	}
+	slices.SortStableFunc(owners, func(a, b Owner) int { return cmp.Compare(b.SizeBytes, a.SizeBytes) })
+	return owners
+}
+
+// BlocksAtPeak returns the live blocks at the peak by address.
+func (t *Timeline) BlocksAtPeak() []Block {
+	var live []Block
+	for _, b := range t.Blocks {
+		if b.From <= t.PeakAt && b.To > t.PeakAt {
+			live = append(live, b)
+		}
+	}
+	slices.SortFunc(live, func(a, b Block) int { return cmp.Compare(a.Addr, b.Addr) })
+	return live
+}
+
+// RangesAtPeak returns what the allocator holds at the peak by address; ranges that touch, as expandable segments do, are one.
+func (t *Timeline) RangesAtPeak() []Range {
+	var held []Range
+	for _, r := range t.Ranges {
+		if r.From <= t.PeakAt && r.To > t.PeakAt {
+			held = append(held, r)
+		}
+	}
+	slices.SortFunc(held, func(a, b Range) int { return cmp.Compare(a.Addr, b.Addr) })
+	return held
+}
+
+// Read makes the timeline of a rank of a bundle, and returns the history that it was made of.
+func Read(b *trace.Bundle, rank int, name string) (*Timeline, *events.History, error) {
+	program, err := replay.FromBundle(b, replay.OpenOptions{Device: rank}, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	sizes, err := program.BlockBytes()
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := events.Read(b.Ranks[rank].Events)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := New(h, slices.DeleteFunc(sizes, func(n uint64) bool { return n == 0 }))
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: rank %d: %w", name, rank, err)
+	}
+	return t, h, nil
+}
