@@ -60,9 +60,12 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	}}
 	for i := range ranks {
 		point, high := p.OutsideBytes(ranks[i].Libraries)
-		a.Ranks = append(a.Ranks, ranks[i].estimate(i, point, high))
+		a.Ranks = append(a.Ranks, ranks[i].estimate(ranks[i].Rank, point, high))
 	}
 	a.judgeReasons()
+	if detail, some := notRun(ranks); some {
+		a.lower(estimator.High, "ranks_not_run", detail)
+	}
 	a.judgeOutcome(b)
 	for i := range ranks {
 		a.judgeRank(&ranks[i])

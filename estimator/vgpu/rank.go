@@ -3,6 +3,7 @@ package vgpu
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -37,29 +38,34 @@ type Coverage struct {
 
 // rankReport is what one process left about one card: the report of a rank in the bundle.
 type rankReport struct {
-	Schema             string   `json:"schema"`
-	Rank               int      `json:"rank"`
-	PID                int      `json:"pid"`
-	Device             int      `json:"device"`
-	Reason             string   `json:"reason"`
-	PeakAllocatedBytes int64    `json:"peak_allocated_bytes"`
-	PeakReservedBytes  int64    `json:"peak_reserved_bytes"`
-	PeakDeviceBytes    int64    `json:"peak_device_bytes"`
-	Segments           int64    `json:"segments"`
-	Retries            int64    `json:"retries"`
-	OOMs               int64    `json:"ooms"`
-	Refused            int64    `json:"refused"`
-	Steps              int      `json:"steps"`
-	BackwardCalls      int      `json:"backward_calls"`
-	Flat               bool     `json:"flat"`
-	Libraries          []string `json:"libraries"`
-	Coverage           Coverage `json:"coverage"`
-	HostPeakBytes      int64    `json:"host_peak_bytes"`
-	BeganUnix          float64  `json:"began_unix"`
-	WallSeconds        float64  `json:"wall_seconds"`
+	Schema string `json:"schema"`
+	Rank   int    `json:"rank"`
+	PID    int    `json:"pid"`
+	Device int    `json:"device"`
+	// GlobalRank is the number that the launcher gave.
+	GlobalRank *int `json:"global_rank,omitempty"`
+	// WorldSize is the number of ranks of the job, where there are several.
+	WorldSize          int            `json:"world_size,omitempty"`
+	Node               int            `json:"node,omitempty"`
+	Communicators      []Communicator `json:"communicators,omitempty"`
+	Reason             string         `json:"reason"`
+	PeakAllocatedBytes int64          `json:"peak_allocated_bytes"`
+	PeakReservedBytes  int64          `json:"peak_reserved_bytes"`
+	PeakDeviceBytes    int64          `json:"peak_device_bytes"`
+	Segments           int64          `json:"segments"`
+	Retries            int64          `json:"retries"`
+	OOMs               int64          `json:"ooms"`
+	Refused            int64          `json:"refused"`
+	Steps              int            `json:"steps"`
+	BackwardCalls      int            `json:"backward_calls"`
+	Flat               bool           `json:"flat"`
+	Libraries          []string       `json:"libraries"`
+	Coverage           Coverage       `json:"coverage"`
+	HostPeakBytes      int64          `json:"host_peak_bytes"`
+	BeganUnix          float64        `json:"began_unix"`
+	WallSeconds        float64        `json:"wall_seconds"`
 
-	globalRank *int
-	events     []byte
+	events []byte
 }
 
 // newRankReports makes one report for each card that the process used.
@@ -81,10 +87,13 @@ func newRankReports(p *process) []rankReport {
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction
-		base.globalRank = py.Rank
+		base.GlobalRank, base.Node = py.Rank, py.Node
+		if py.WorldSize != nil {
+			base.WorldSize = *py.WorldSize
+		}
 	}
 	if n := p.native; n != nil {
-		base.Coverage.Bounded, base.Coverage.Unanswered = n.Bounded, n.Unanswered
+		base.Coverage.Bounded, base.Coverage.Unanswered, base.Communicators = n.Bounded, n.Unanswered, n.Communicators
 		base.Coverage.ValuesReadBack = max(base.Coverage.ValuesReadBack, n.ValuesReadBack)
 		for name := range n.Libraries {
 			base.Libraries = append(base.Libraries, name)
@@ -127,10 +136,10 @@ func knownRelease(torch string) bool {
 // compareRanks orders by the rank that the launcher gave, then by the work done, then by card and process.
 func compareRanks(a, b rankReport) int {
 	rankOf := func(r *rankReport) int {
-		if r.globalRank == nil {
+		if r.GlobalRank == nil {
 			return math.MaxInt
 		}
-		return *r.globalRank
+		return *r.GlobalRank
 	}
 	return cmp.Or(cmp.Compare(rankOf(&a), rankOf(&b)), cmp.Compare(b.Steps, a.Steps), cmp.Compare(a.Device, b.Device), cmp.Compare(a.PID, b.PID))
 }
@@ -140,7 +149,7 @@ func overlapping(ranks []rankReport) bool {
 	for i := range ranks {
 		for k := i + 1; k < len(ranks); k++ {
 			a, b := &ranks[i], &ranks[k]
-			if a.PID == b.PID || a.Device != b.Device || a.BeganUnix == 0 || b.BeganUnix == 0 {
+			if a.PID == b.PID || a.Device != b.Device || a.Node != b.Node || a.BeganUnix == 0 || b.BeganUnix == 0 {
 				continue
 			}
 			if a.BeganUnix < b.BeganUnix+b.WallSeconds && b.BeganUnix < a.BeganUnix+a.WallSeconds {
@@ -189,6 +198,9 @@ func parseRank(data []byte) (rankReport, error) {
 		return r, fmt.Errorf("peak_allocated_bytes is larger than peak_reserved_bytes")
 	}
 	r.Coverage.Torch = clip(r.Coverage.Torch)
+	if err := errors.Join(checkPlace(r.GlobalRank, &r.WorldSize, r.Node), checkCommunicators(r.Communicators)); err != nil {
+		return r, err
+	}
 	return r, checkNumbers(counts, sizes)
 }
 

@@ -76,6 +76,7 @@ type Native struct {
 	Devices         []NativeDevice   `json:"devices"`
 	Libraries       map[string]int64 `json:"libraries"`
 	Bounded         map[string]Bound `json:"bounded"`
+	Communicators   []Communicator   `json:"communicators"`
 	Unanswered      map[string]int64 `json:"unanswered"`
 }
 
@@ -99,25 +100,28 @@ type Exception struct {
 
 // Python is what the Python layer of one process reports.
 type Python struct {
-	Schema          string         `json:"schema"`
-	PID             int            `json:"pid"`
-	Reason          string         `json:"reason"`
-	Exception       *Exception     `json:"exception"`
-	Python          string         `json:"python"`
-	Torch           string         `json:"torch"`
-	CUDA            *string        `json:"cuda"`
-	CuDNN           *int           `json:"cudnn"`
-	CUDAInitialized bool           `json:"cuda_initialized"`
-	Virtual         bool           `json:"virtual"`
-	Rank            *int           `json:"rank"`
-	Steps           int            `json:"steps"`
-	BackwardCalls   int            `json:"backward_calls"`
-	ScalerSteps     int            `json:"scaler_steps"`
-	Optimizers      int            `json:"optimizers"`
-	Flat            bool           `json:"flat"`
-	PerStep         [][]int64      `json:"per_step"`
-	Devices         []PythonDevice `json:"devices"`
-	ValuesReadBack  int64          `json:"values_read_back"`
+	Schema          string     `json:"schema"`
+	PID             int        `json:"pid"`
+	Reason          string     `json:"reason"`
+	Exception       *Exception `json:"exception"`
+	Python          string     `json:"python"`
+	Torch           string     `json:"torch"`
+	CUDA            *string    `json:"cuda"`
+	CuDNN           *int       `json:"cudnn"`
+	CUDAInitialized bool       `json:"cuda_initialized"`
+	Virtual         bool       `json:"virtual"`
+	Rank            *int       `json:"rank"`
+	WorldSize       *int       `json:"world_size"`
+	// Node is the number of the node that the rank would be on.
+	Node           int            `json:"node"`
+	Steps          int            `json:"steps"`
+	BackwardCalls  int            `json:"backward_calls"`
+	ScalerSteps    int            `json:"scaler_steps"`
+	Optimizers     int            `json:"optimizers"`
+	Flat           bool           `json:"flat"`
+	PerStep        [][]int64      `json:"per_step"`
+	Devices        []PythonDevice `json:"devices"`
+	ValuesReadBack int64          `json:"values_read_back"`
 	// Decisions counts comparisons of values that were read back. LoadersUnread are data loaders that were made and not read;
 	// LargerLoaderUnread says that one of them has a larger batch than all that were read.
 	Decisions          int64   `json:"decisions"`
@@ -280,6 +284,9 @@ func ParseNative(data []byte) (*Native, error) {
 	if n.Schema != schemaNative {
 		return nil, fmt.Errorf("schema: %q, want %q", n.Schema, schemaNative)
 	}
+	if err := checkCommunicators(n.Communicators); err != nil {
+		return nil, err
+	}
 	if len(n.Devices) > maxDevicesInOne || len(n.Unanswered) > maxUnanswered || len(n.Libraries) > maxDevicesInOne || len(n.Bounded) > maxDevicesInOne {
 		return nil, errors.New("devices, libraries, bounded or unanswered: too many entries")
 	}
@@ -327,6 +334,9 @@ func ParsePython(data []byte) (*Python, error) {
 		if s < 0 || s > maxSteps {
 			return nil, fmt.Errorf("steps or calls: %d is out of range", s)
 		}
+	}
+	if err := checkPlace(p.Rank, p.WorldSize, p.Node); err != nil {
+		return nil, err
 	}
 	for _, seconds := range []float64{p.WallSeconds, p.BeganUnix} {
 		if math.IsNaN(seconds) || seconds < 0 || seconds > math.MaxInt32*maxSeconds {
@@ -493,6 +503,7 @@ func symbols(unanswered map[string]int64) ([]trace.Symbol, error) {
 // addRanks numbers the ranks and takes the least advanced one for the number of steps.
 func (r *Reports) addRanks(ranks []rankReport) error {
 	slices.SortStableFunc(ranks, compareRanks)
+	numberRanks(ranks)
 	if len(ranks) > trace.MaxRanks {
 		return fmt.Errorf("vgpu: reports: %d processes used a GPU, at most %d are handled", len(ranks), trace.MaxRanks)
 	}
@@ -504,7 +515,6 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 			r.Steps = k.Steps
 		}
 		r.PeakReservedBytes = max(r.PeakReservedBytes, k.PeakReservedBytes)
-		k.Rank = i
 		data, err := json.Marshal(k)
 		if err != nil {
 			return fmt.Errorf("vgpu: reports: %w", err)

@@ -30,6 +30,9 @@ type Options struct {
 	Devices int
 	// CapacityBytes overrides the memory of the profile when it is not 0.
 	CapacityBytes int64
+	// MostRanks is the number of ranks up to which all of a job are run; of more, only the first and the last. 0 leaves the default
+	// of the Python layer.
+	MostRanks int
 	// Steps and Seconds end the run; 0 leaves the defaults of the Python layer.
 	Steps   int
 	Seconds float64
@@ -65,6 +68,9 @@ func Environment(o Options, base []string) ([]string, error) {
 	}
 	if !o.WithoutPython {
 		env = append(env, "PYTHONPATH="+before(filepath.Join(o.LibDir, "python"), base, "PYTHONPATH"))
+	}
+	if o.MostRanks > 0 {
+		env = append(env, "GRESIZE_VGPU_MOST_RANKS="+strconv.Itoa(o.MostRanks))
 	}
 	if o.Steps > 0 {
 		env = append(env, "GRESIZE_PROBE_STEPS="+strconv.Itoa(o.Steps))

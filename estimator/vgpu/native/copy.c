@@ -45,14 +45,23 @@ static void remember(const char *base, size_t bytes)
 	ranges[next_range++ % MAX_RANGES] = (struct range){base, bytes, gv_launches()};
 }
 
+/* known says whether every byte is in a range that still holds; ranges may adjoin, such as the parts of a gather. */
 static bool known(const char *base, size_t bytes)
 {
-	for (unsigned i = 0; i < MAX_RANGES; i++) {
-		const struct range *r = &ranges[i];
-		if (r->bytes && r->launches == gv_launches() && r->base <= base && base + bytes <= r->base + r->bytes)
-			return true;
+	const char *end = base + bytes;
+	bool further = true;
+
+	while (base < end && further) {
+		further = false;
+		for (unsigned i = 0; i < MAX_RANGES && base < end; i++) {
+			const struct range *r = &ranges[i];
+			if (r->bytes && r->launches == gv_launches() && r->base <= base && base < r->base + r->bytes) {
+				base = r->base + r->bytes;
+				further = true;
+			}
+		}
 	}
-	return false;
+	return base >= end;
 }
 
 static bool is_device(const void *p, bool *readable)
@@ -118,6 +127,29 @@ void gv_copy(void *to, const void *from, size_t bytes)
 		pthread_mutex_unlock(&lock);
 		write_device(to, from, bytes, keep);
 	}
+}
+
+bool gv_peek(void *to, const void *from, size_t bytes)
+{
+	bool readable = false, honest;
+
+	if (!is_device(from, &readable)) {
+		memcpy(to, from, bytes);
+		return true;
+	}
+	pthread_mutex_lock(&lock);
+	honest = readable && known(from, bytes);
+	if (honest)
+		memcpy(to, from, bytes);
+	pthread_mutex_unlock(&lock);
+	return honest;
+}
+
+void gv_forget(const void *at, size_t bytes)
+{
+	pthread_mutex_lock(&lock);
+	forget(at, bytes);
+	pthread_mutex_unlock(&lock);
 }
 
 void gv_fill(void *to, int byte, size_t bytes)

@@ -99,6 +99,8 @@ GV_EXPORT uint64_t gv_peak_bytes(int device);
 
 GV_EXPORT void gv_copy(void *to, const void *from, size_t bytes);
 GV_EXPORT void gv_fill(void *to, int byte, size_t bytes);
+GV_EXPORT bool gv_peek(void *to, const void *from, size_t bytes); /* false: the value is not known, and to is as it was */
+GV_EXPORT void gv_forget(const void *at, size_t bytes); /* something wrote there that is not known */
 GV_EXPORT void gv_launched(void); /* something that may write any device memory was started */
 
 /* ---- what the run used (report.c) */
@@ -118,6 +120,7 @@ struct gv_unanswered {
 };
 
 GV_EXPORT void gv_use(enum gv_library library);
+GV_EXPORT void gv_communicator(int ranks); /* one more group of GPUs that talk to each other */
 GV_EXPORT void gv_bounded(enum gv_bound bound, uint64_t bytes);
 GV_EXPORT void gv_unanswered(struct gv_unanswered *symbol);
 GV_EXPORT void gv_unanswered_name(const char *name); /* for a name that was looked up and not found */

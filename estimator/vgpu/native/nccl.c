@@ -1,33 +1,86 @@
-/*
- * libnccl: every rank sees its own data in place of the others'. Shapes and sizes that ranks exchange are then those of
- * this rank, which is what a memory estimate of equal ranks needs.
- */
-#include "gv.h"
+/* libnccl: communicators. What goes through them is in nccl_collective.c. */
+#include "nccl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-struct communicator { int ranks, rank; };
+enum { INVALID_ARGUMENT = 4, MOST_RANKS = 1 << 20 };
+struct unique_id { char bytes[EXCHANGE_ID_BYTES]; };
 
-enum { ID_BYTES = 128, MAX_GROUPED = 1024 };
-struct unique_id { char bytes[ID_BYTES]; };
+/* ---- which ranks exist as processes */
 
-static size_t type_bytes(int type)
+static __thread struct { int ranks; bool *present; } coming;
+
+/*
+ * Told by the Python layer before a communicator is made on this thread, where only some ranks of the job are run: 1 for each
+ * rank of the communicator that is one of them. It holds for the next communicator of that size.
+ */
+GV_EXPORT void gresize_nccl_present(int ranks, const unsigned char *present)
 {
-	/* int8 uint8 int32 uint32 int64 uint64 half float double bfloat16 fp8 fp8 */
-	static const unsigned char bytes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
-
-	return type >= 0 && type < (int)sizeof bytes ? bytes[type] : 1;
+	free(coming.present);
+	coming.present = NULL;
+	coming.ranks = 0;
+	if (ranks < 1 || ranks > MOST_RANKS || !present)
+		return;
+	coming.present = malloc((size_t)ranks * sizeof *coming.present);
+	if (!coming.present)
+		return;
+	coming.ranks = ranks;
+	for (int r = 0; r < ranks; r++)
+		coming.present[r] = present[r] != 0;
 }
 
-static int new_communicator(struct communicator **out, int ranks, int rank)
+/* take_present is what was told for a communicator of that size. With nothing told, all come, unless only some ranks of the job are run. */
+static bool *take_present(int ranks)
 {
-	struct communicator *c = gv_new(sizeof *c);
+	const char *some = getenv("GRESIZE_VGPU_SOME_RANKS");
+	bool *present = NULL;
 
+	if (coming.present && coming.ranks == ranks) {
+		present = coming.present;
+		coming.present = NULL;
+		coming.ranks = 0;
+	} else if (some && *some == '1') {
+		present = calloc((size_t)ranks, sizeof *present);
+	}
+	return present;
+}
+
+/* ---- communicators */
+
+static int new_communicator(struct communicator **out, int ranks, const struct unique_id *id, int rank)
+{
+	struct communicator *c;
+	bool *present;
+
+	if (ranks < 1 || ranks > MOST_RANKS || rank < 0 || rank >= ranks)
+		return INVALID_ARGUMENT;
+	c = gv_new(sizeof *c);
 	c->ranks = ranks;
 	c->rank = rank;
+	c->sent = gv_new((size_t)ranks * sizeof *c->sent);
+	c->received = gv_new((size_t)ranks * sizeof *c->received);
+	memcpy(c->id, id->bytes, sizeof c->id);
+	present = take_present(ranks);
+	c->exchange = exchange_open(c->id, ranks, rank, present);
+	free(present);
 	*out = c;
 	gv_use(GV_LIB_NCCL);
+	gv_communicator(ranks);
+	return 0;
+}
+
+static int free_communicator(struct communicator *c)
+{
+	if (!c)
+		return 0;
+	exchange_close(c->exchange);
+	free(c->sent);
+	free(c->received);
+	free(c);
 	return 0;
 }
 
@@ -39,45 +92,99 @@ GV_EXPORT int ncclGetVersion(int *version)
 
 GV_EXPORT int ncclGetUniqueId(struct unique_id *id)
 {
-	memset(id, 7, sizeof *id);
+	static unsigned made;
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	memset(id, 0, sizeof *id);
+	snprintf(id->bytes, sizeof id->bytes, "gresize-%d-%u-%lld.%09ld", (int)getpid(), __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED),
+		(long long)t.tv_sec, t.tv_nsec);
 	return 0;
 }
 
 GV_EXPORT int ncclCommGetUniqueId(struct communicator *c, struct unique_id *id)
 {
-	return ncclGetUniqueId(id);
+	memcpy(id->bytes, c->id, sizeof id->bytes);
+	return 0;
 }
 
 GV_EXPORT int ncclCommInitRankConfig(struct communicator **out, int ranks, struct unique_id id, int rank, void *configuration)
 {
-	return new_communicator(out, ranks, rank);
+	return new_communicator(out, ranks, &id, rank);
 }
 
 GV_EXPORT int ncclCommInitRank(struct communicator **out, int ranks, struct unique_id id, int rank)
 {
-	return new_communicator(out, ranks, rank);
+	return new_communicator(out, ranks, &id, rank);
 }
 
 GV_EXPORT int ncclCommInitRankScalable(struct communicator **out, int ranks, int rank, int ids, struct unique_id *id, void *configuration)
 {
-	return new_communicator(out, ranks, rank);
+	return new_communicator(out, ranks, id, rank);
 }
 
+/* The communicators of one process: its threads or its one thread drive all cards, so none can wait for another. */
 GV_EXPORT int ncclCommInitAll(struct communicator **out, int devices, const int *list)
 {
-	for (int i = 0; i < devices; i++)
-		new_communicator(&out[i], devices, i);
+	for (int i = 0; i < devices; i++) {
+		struct unique_id id;
+		unsigned char alone[GV_MAX_DEVICES] = {0};
+		int status;
+
+		ncclGetUniqueId(&id);
+		gresize_nccl_present(devices < GV_MAX_DEVICES ? devices : GV_MAX_DEVICES, alone);
+		status = new_communicator(&out[i], devices, &id, i);
+		if (status)
+			return status;
+	}
 	return 0;
 }
 
-GV_EXPORT int ncclCommSplit(const struct communicator *parent, int color, int key, struct communicator **out, void *configuration)
+enum { NO_COLOR = -1 };
+struct split_call { int color, key; };
+struct split_result { const struct communicator *parent; struct split_call mine; int ranks, rank; };
+
+static void take_split(void *context, int rank, const void *data)
 {
-	return new_communicator(out, parent->ranks, parent->rank);
+	struct split_result *s = context;
+	struct split_call other;
+
+	memcpy(&other, data, sizeof other);
+	if (other.color != s->mine.color)
+		return;
+	if (other.key < s->mine.key || (other.key == s->mine.key && rank < s->parent->rank))
+		s->rank++;
+	s->ranks++;
 }
 
-GV_EXPORT int ncclCommShrink(const struct communicator *parent, int *excluded, int count, struct communicator **out, void *configuration, int flags)
+GV_EXPORT int ncclCommSplit(struct communicator *parent, int color, int key, struct communicator **out, void *configuration)
 {
-	return new_communicator(out, parent->ranks, parent->rank);
+	struct split_result s = {.parent = parent, .mine = {color, key}};
+	struct unique_id id;
+
+	parent->splits++;
+	nccl_exchange_host(parent, &s.mine, sizeof s.mine, take_split, &s);
+	*out = NULL;
+	if (color == NO_COLOR)
+		return 0;
+	memcpy(id.bytes, parent->id, sizeof id.bytes);
+	snprintf(id.bytes + EXCHANGE_ID_BYTES / 2, EXCHANGE_ID_BYTES / 2, "%.20s/%llu/%d", parent->id + EXCHANGE_ID_BYTES / 2,
+		(unsigned long long)parent->splits, color);
+	return new_communicator(out, s.ranks, &id, s.rank);
+}
+
+GV_EXPORT int ncclCommShrink(struct communicator *parent, int *excluded, int count, struct communicator **out, void *configuration, int flags)
+{
+	struct unique_id id;
+	int before = 0;
+
+	parent->splits++;
+	for (int i = 0; i < count; i++)
+		before += excluded[i] < parent->rank;
+	memcpy(id.bytes, parent->id, sizeof id.bytes);
+	snprintf(id.bytes + EXCHANGE_ID_BYTES / 2, EXCHANGE_ID_BYTES / 2, "%.20s/%llu/shrunk", parent->id + EXCHANGE_ID_BYTES / 2,
+		(unsigned long long)parent->splits);
+	return new_communicator(out, parent->ranks - count, &id, parent->rank - before);
 }
 
 GV_EXPORT int ncclCommCount(const struct communicator *c, int *ranks)
@@ -100,14 +207,12 @@ GV_EXPORT int ncclCommGetAsyncError(struct communicator *c, int *error)
 
 GV_EXPORT int ncclCommDestroy(struct communicator *c)
 {
-	free(c);
-	return 0;
+	return free_communicator(c);
 }
 
 GV_EXPORT int ncclCommAbort(struct communicator *c)
 {
-	free(c);
-	return 0;
+	return free_communicator(c);
 }
 
 GV_EXPORT int ncclCommRegister(struct communicator *c, void *p, size_t bytes, void **handle)
@@ -145,86 +250,4 @@ GV_EXPORT int ncclRedOpCreatePreMulSum(int *operation, void *scalar, int type, i
 
 	*operation = FIRST_FREE_OPERATION;
 	return 0;
-}
-
-/* ---- collectives */
-
-static void move(void *to, const void *from, size_t bytes)
-{
-	if (to != from)
-		gv_copy(to, from, bytes);
-}
-
-GV_EXPORT int ncclAllReduce(const void *from, void *to, size_t count, int type, int operation, struct communicator *c, void *stream)
-{
-	move(to, from, count * type_bytes(type));
-	return 0;
-}
-
-GV_EXPORT int ncclReduce(const void *from, void *to, size_t count, int type, int operation, int root, struct communicator *c, void *stream)
-{
-	if (root == c->rank)
-		move(to, from, count * type_bytes(type));
-	return 0;
-}
-
-GV_EXPORT int ncclAllGather(const void *from, char *to, size_t count, int type, struct communicator *c, void *stream)
-{
-	size_t bytes = count * type_bytes(type);
-
-	for (int r = 0; r < c->ranks; r++)
-		move(to + (size_t)r * bytes, from, bytes);
-	return 0;
-}
-
-GV_EXPORT int ncclReduceScatter(const char *from, void *to, size_t count, int type, int operation, struct communicator *c, void *stream)
-{
-	size_t bytes = count * type_bytes(type);
-
-	move(to, from + (size_t)c->rank * bytes, bytes);
-	return 0;
-}
-
-/* A group of broadcasts, one a root, is an all-gather of lists: own data then stands in for what others would send. */
-static __thread struct { void *to; size_t bytes; } grouped[MAX_GROUPED];
-static __thread int grouped_count, group_depth;
-static __thread const void *own_data;
-static __thread size_t own_bytes;
-
-GV_EXPORT int ncclGroupStart(void)
-{
-	if (group_depth++ == 0) {
-		grouped_count = 0;
-		own_data = NULL;
-	}
-	return 0;
-}
-
-GV_EXPORT int ncclGroupEnd(void)
-{
-	if (group_depth == 0 || --group_depth > 0 || !own_data)
-		return 0;
-	for (int i = 0; i < grouped_count; i++)
-		move(grouped[i].to, own_data, grouped[i].bytes < own_bytes ? grouped[i].bytes : own_bytes);
-	return 0;
-}
-
-GV_EXPORT int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, struct communicator *c, void *stream)
-{
-	size_t bytes = count * type_bytes(type);
-
-	if (root == c->rank) {
-		move(to, from, bytes);
-		own_data = from;
-		own_bytes = bytes;
-	} else if (group_depth > 0 && grouped_count < MAX_GROUPED) {
-		grouped[grouped_count].to = to;
-		grouped[grouped_count++].bytes = bytes;
-	}
-	return 0;
-}
-
-GV_EXPORT int ncclBcast(void *data, size_t count, int type, int root, struct communicator *c, void *stream)
-{
-	return ncclBroadcast(data, data, count, type, root, c, stream);
 }

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PATH = 4096, MAX_LOOKUPS = 64, LOOKUP_BYTES = 96 };
+enum { MAX_PATH = 4096, MAX_LOOKUPS = 64, MAX_COMMUNICATOR_SIZES = 16, LOOKUP_BYTES = 96 };
 
 static const char *const library_names[GV_LIBRARIES] = {
 	[GV_LIB_CUBLAS] = "cublas", [GV_LIB_CUBLASLT] = "cublaslt", [GV_LIB_CUDNN] = "cudnn", [GV_LIB_CUFFT] = "cufft",
@@ -31,6 +31,7 @@ static struct { struct gv_unanswered symbol; char name[LOOKUP_BYTES]; } lookups[
 static unsigned lookup_count;
 static uint64_t handles[GV_LIBRARIES];
 static struct { uint64_t calls, largest; } bounds[GV_BOUNDS];
+static struct { int ranks; uint64_t made; } communicators[MAX_COMMUNICATOR_SIZES];
 static uint64_t small_reads, large_reads, true_reads;
 
 static uint64_t load(uint64_t *counter)
@@ -69,6 +70,20 @@ void gv_bounded(enum gv_bound bound, uint64_t bytes)
 	bounds[bound].calls++;
 	if (bytes > bounds[bound].largest)
 		bounds[bound].largest = bytes;
+	pthread_mutex_unlock(&lock);
+}
+
+void gv_communicator(int ranks)
+{
+	int i = 0;
+
+	pthread_mutex_lock(&lock);
+	while (i < MAX_COMMUNICATOR_SIZES - 1 && communicators[i].made && communicators[i].ranks != ranks)
+		i++;
+	/* More sizes than there is room for: the last entry holds the largest of them. */
+	if (ranks > communicators[i].ranks)
+		communicators[i].ranks = ranks;
+	communicators[i].made++;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -118,7 +133,13 @@ static void write_usage(FILE *f)
 			(unsigned long long)bounds[i].calls, (unsigned long long)bounds[i].largest);
 		separator = ",";
 	}
-	fputs("},\"unanswered\":{", f);
+	fputs("},\"communicators\":[", f);
+	separator = "";
+	for (int i = 0; i < MAX_COMMUNICATOR_SIZES && communicators[i].made; i++) {
+		fprintf(f, "%s{\"ranks\":%d,\"made\":%llu}", separator, communicators[i].ranks, (unsigned long long)communicators[i].made);
+		separator = ",";
+	}
+	fputs("],\"unanswered\":{", f);
 	separator = "";
 	for (struct gv_unanswered *u = unanswered; u; u = u->next) {
 		fprintf(f, "%s\"%s\":%llu", separator, u->name, (unsigned long long)load(&u->calls));
@@ -237,6 +258,7 @@ void gv_report_fork(int stage)
 		unanswered = NULL;
 		memset(handles, 0, sizeof handles);
 		memset(bounds, 0, sizeof bounds);
+		memset(communicators, 0, sizeof communicators);
 		small_reads = large_reads = true_reads = 0;
 	}
 	pthread_mutex_unlock(&lock);

@@ -8,14 +8,15 @@ import sys
 __all__ = ["install"]
 
 
-class _TorchFinder:
-    """Finds torch as everyone else would, and runs the hook when it has been imported."""
+class _Finder:
+    """Finds one module as everyone else would, and runs the hook when it has been imported."""
 
-    def __init__(self, hook):
+    def __init__(self, hook, module="torch"):
         self._hook = hook
+        self._module = module
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch":
+        if name != self._module:
             return None
         spec = None
         for finder in sys.meta_path:
@@ -38,22 +39,33 @@ class _TorchFinder:
                 sys.meta_path.remove(self)
             try:
                 self._hook(module)
-            except Exception:  # torch is whole; only the count of steps is missing, and the report says so
+            except Exception:  # the module is whole; only the count of steps is missing, and the report says so
                 pass
 
         loader.exec_module = exec_and_hook
+
+
+def after_import(module, hook):
+    """Run hook(module) once a module is imported: at once when it is."""
+    if module in sys.modules:
+        hook(sys.modules[module])
+    else:
+        sys.meta_path.insert(0, _Finder(hook, module))
 
 
 def install():
     """Arm the hook, once, in a process of a probe."""
     if not os.environ.get("GRESIZE_VGPU_REPORT_DIR"):
         return
-    if any(isinstance(f, _TorchFinder) for f in sys.meta_path) or "torch" in sys.modules:
+    if any(isinstance(f, _Finder) for f in sys.meta_path) or "torch" in sys.modules:
         return
+    from . import ranks
+
+    ranks.at_start()
 
     def hook(torch):
         from . import watch
 
         watch.start(torch)
 
-    sys.meta_path.insert(0, _TorchFinder(hook))
+    sys.meta_path.insert(0, _Finder(hook))

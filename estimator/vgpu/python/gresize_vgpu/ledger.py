@@ -171,7 +171,7 @@ class Ledger:
                 "device": device,
                 "conf": conf,
                 "expandable_segments": expandable,
-                "fraction": _fraction(torch, device),
+                "fraction": report.memory_fraction(torch, device),
                 "total_bytes": torch.cuda.get_device_properties(device).total_memory,
                 "free_bytes": self.free_at_start.get(device, 0),
                 "allocations": blocks.get("allocated", 0),
@@ -200,13 +200,6 @@ def _settings(snapshot):
     for key in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         text = conf.get(key) or text
     return text, bool(conf.get("expandable_segments"))
-
-
-def _fraction(torch, device):
-    try:
-        return torch.cuda.memory.get_per_process_memory_fraction(device)
-    except Exception:  # older releases have none
-        return 1.0
 
 
 def _note(note):

@@ -61,11 +61,19 @@ def _host_peak_bytes():
         return 0
 
 
-def _integer(name):
+def integer(name):
     try:
         return int(os.environ[name])
     except (KeyError, ValueError):
         return None
+
+
+def _node(watch):
+    """The number of the node that this rank would be on: ranks of different nodes share no card."""
+    each = integer("LOCAL_WORLD_SIZE")
+    if watch.rank is not None and each and watch.world_size and each <= watch.world_size:
+        return watch.rank // each
+    return integer("SLURM_NODEID") or 0
 
 
 def _devices(watch):
@@ -93,18 +101,23 @@ def _devices(watch):
     return devices
 
 
+def memory_fraction(torch, device):
+    """The part of a card that the program allows itself."""
+    current = torch.cuda.current_device()
+    try:
+        return torch.cuda.memory.get_per_process_memory_fraction(device)
+    except Exception:  # older releases have none
+        return 1.0
+    finally:
+        torch.cuda.set_device(current)  # PyTorch 2.6 makes the device that it is asked about the current one
+
+
 def _memory_fraction(watch):
     """Whether the program allows itself a part of a card only."""
     if not watch.cuda_used():
         return False
     try:
-        cuda = watch.torch.cuda
-        fraction = cuda.memory.get_per_process_memory_fraction  # older releases have none
-        device = cuda.current_device()  # PyTorch 2.6 makes the device that it is asked about the current one
-        try:
-            return any(fraction(index) < 1 for index in range(cuda.device_count()))
-        finally:
-            cuda.set_device(device)
+        return any(memory_fraction(watch.torch, index) < 1 for index in range(watch.torch.cuda.device_count()))
     except Exception:
         return False
 
@@ -157,9 +170,10 @@ def write(watch, reason, exception=None, initializing=False):
             "cudnn": _cudnn_version(torch, bool(devices)),
             "cuda_initialized": watch.cuda_used() or initializing,
             "virtual": _library() is not None,
-            "rank": _integer("RANK"),
-            "local_rank": _integer("LOCAL_RANK"),
-            "world_size": _integer("WORLD_SIZE"),
+            "rank": watch.rank,
+            "local_rank": integer("LOCAL_RANK"),
+            "world_size": watch.world_size,
+            "node": _node(watch),
             "steps": watch.steps,
             "backward_calls": watch.backward_calls,
             "scaler_steps": watch.scaler_steps,

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import ledger, report, values
+from . import after_import, ledger, ranks, report, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -46,6 +46,8 @@ class Watch:
         self.done = False
         self.loaders = values.Loaders()
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
+        self.rank = report.integer("RANK")
+        self.world_size = report.integer("WORLD_SIZE")
 
     # -- peaks
 
@@ -139,6 +141,7 @@ class Watch:
                         stream.flush()
                     except Exception:
                         pass
+                _quietly(ranks.leave)
                 self._end_children()
             finally:
                 os._exit(0)
@@ -154,6 +157,11 @@ class Watch:
             return
         for child in multiprocessing.active_children():
             child.kill()
+
+    @staticmethod
+    def leave_unseen():
+        """This rank is not one of those that are looked at."""
+        os._exit(0)
 
     def finish(self):
         """The interpreter ends by itself."""
@@ -183,6 +191,9 @@ def _budget(watch):
         left = watch.seconds - (time.monotonic() - watch.begin)
         if left <= 0:
             watch.stop("budget_spent")
+            return
+        if ranks.others_left():
+            watch.stop("stopped")
             return
         time.sleep(min(left, 1.0))
 
@@ -279,6 +290,9 @@ def start(torch):
     if watch.ledger is not None:
         _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))
         _quietly(watch.ledger.hook_modules)
+    _quietly(ranks.hook_distributed, torch, watch)
+    _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
+    _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
     # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
     _quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)

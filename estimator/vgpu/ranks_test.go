@@ -1,0 +1,57 @@
+package vgpu
+
+import (
+	"strconv"
+	"testing"
+)
+
+// launch runs testdata/ranks.py by a launcher on a number of virtual GPUs, where at most that many ranks are all run.
+func launch(t *testing.T, release string, gpus, most int, arguments ...string) outcome {
+	t.Helper()
+	return runPython(t, release, gpus, arguments, "OMP_NUM_THREADS=1", "GRESIZE_VGPU_MOST_RANKS="+strconv.Itoa(most))
+}
+
+const (
+	ranksWidth  = 1024
+	ranksLayers = 8
+	rankModel   = ranksLayers * ranksWidth * ranksWidth
+)
+
+func TestTwoRanks(t *testing.T) {
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		for _, c := range []struct {
+			name string
+			// least is the training state of one rank: parameters, gradients, two moments and the copy that AdamW makes.
+			least, slack int64
+			// apart is how far equal ranks may be from each other.
+			apart int64
+		}{
+			// DDP holds the gradients a second time, in its buckets, and a third time while it makes new buckets after the first step, for as
+			// long as the thread that watches NCCL has not seen the first ones done: that is a race on a real GPU, too.
+			{"ddp", 5 * 4 * rankModel, 2*4*rankModel + 2*32*mib + 16*mib, 4*rankModel + mib},
+			// A shard of everything, and the whole parameters and gradients of the layer that is at work and the next.
+			{"fsdp2", 5 * 4 * rankModel / 2, 12*4*rankModel/ranksLayers + 2*32*mib + 16*mib, mib},
+		} {
+			t.Run(c.name+"-"+release, func(t *testing.T) {
+				o := launch(t, release, 2, 4, append([]string{"-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29671", "testdata/ranks.py"}, c.name)...)
+				if o.failed || len(o.ranks) != 2 || o.reports.Steps < 4 {
+					t.Fatalf("%d ranks, %d steps\n%s", len(o.ranks), o.reports.Steps, o.output)
+				}
+				if len(o.reports.Reasons) != 0 {
+					t.Errorf("reasons: %+v", o.reports.Reasons)
+				}
+				for i, r := range o.ranks {
+					if r.Rank != i || r.Device != i || r.WorldSize != 2 || len(r.Communicators) == 0 {
+						t.Errorf("rank %d on device %d of %d, %+v", r.Rank, r.Device, r.WorldSize, r.Communicators)
+					}
+					if r.PeakAllocatedBytes < c.least || r.PeakAllocatedBytes > c.least+c.slack {
+						t.Errorf("rank %d: %d bytes, want %d to %d", i, r.PeakAllocatedBytes, c.least, c.least+c.slack)
+					}
+				}
+				if a, b := o.ranks[0].PeakAllocatedBytes, o.ranks[1].PeakAllocatedBytes; a-b > c.apart || b-a > c.apart {
+					t.Errorf("equal ranks differ: %d and %d bytes", a, b)
+				}
+			})
+		}
+	}
+}
