@@ -9,55 +9,22 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"path/filepath"
 	"time"
 
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
-// jobSchema names the JSON form of probeJob.
-const jobSchema = "gresize.probejob/1"
-
 // Limits on what the daemon may say and how often it is asked.
 const (
-	maxJobBytes      = 16 << 20
-	maxAnswerBytes   = 4 << 10
-	attempts         = 3
-	firstPause       = time.Second
-	dialTimeout      = 5 * time.Second
-	requestTimeout   = 60 * time.Second
-	maxDevices       = 64
-	maxBudgetSeconds = 24 * 3600
+	maxJobBytes    = 16 << 20
+	maxAnswerBytes = 4 << 10
+	attempts       = 3
+	firstPause     = time.Second
+	dialTimeout    = 5 * time.Second
+	requestTimeout = 60 * time.Second
 )
-
-// probeJob is what gresized wants to have run. []byte is base64 in JSON.
-type probeJob struct {
-	Schema        string   `json:"schema"`
-	Script        []byte   `json:"script"`
-	Argv          [][]byte `json:"argv"`
-	WorkDir       string   `json:"work_dir"`
-	GPU           string   `json:"gpu"`
-	Steps         int      `json:"steps"`
-	BudgetSeconds int      `json:"budget_seconds"`
-	Devices       int      `json:"devices"`
-}
-
-func (j *probeJob) validate() error {
-	switch {
-	case j.Schema != jobSchema:
-		return fmt.Errorf("schema: %q, want %q", j.Schema, jobSchema)
-	case len(j.Script) < 2 || !bytes.HasPrefix(j.Script, []byte("#!")):
-		return errors.New("script: does not begin with #! and an interpreter")
-	case !filepath.IsAbs(j.WorkDir):
-		return fmt.Errorf("work_dir: %q is not absolute", j.WorkDir)
-	case j.Steps < 0 || j.BudgetSeconds < 1 || j.BudgetSeconds > maxBudgetSeconds:
-		return fmt.Errorf("steps or budget_seconds: %d, %d", j.Steps, j.BudgetSeconds)
-	case j.Devices < 0 || j.Devices > maxDevices:
-		return fmt.Errorf("devices: %d", j.Devices)
-	}
-	return nil
-}
 
 // client speaks to gresized about one probe.
 type client struct {
@@ -75,18 +42,18 @@ func newClient(url, key string) *client {
 	}}
 }
 
-func (c *client) job(ctx context.Context) (*probeJob, error) {
-	var job *probeJob
+func (c *client) job(ctx context.Context) (*probejob.Job, error) {
+	var job *probejob.Job
 	err := c.try(ctx, func() error {
 		body, err := c.exchange(ctx, http.MethodGet, "", "", nil, maxJobBytes)
 		if err != nil {
 			return err
 		}
-		job = new(probeJob)
+		job = new(probejob.Job)
 		if err := json.Unmarshal(body, job); err != nil {
 			return final{fmt.Errorf("job: %w", err)}
 		}
-		if err := job.validate(); err != nil {
+		if err := job.Validate(); err != nil {
 			return final{fmt.Errorf("job: %w", err)}
 		}
 		return nil

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
@@ -156,7 +157,7 @@ func (p *program) runJob(ctx context.Context, c *client) error {
 }
 
 // probe runs the job's script. The reason says why there is no bundle.
-func (p *program) probe(ctx context.Context, job *probeJob) (*trace.Bundle, *estimator.Reason) {
+func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, *estimator.Reason) {
 	failed := func(err error) (*trace.Bundle, *estimator.Reason) {
 		return nil, &estimator.Reason{Code: "probe_refused", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
 	}
@@ -181,7 +182,7 @@ func (p *program) probe(ctx context.Context, job *probeJob) (*trace.Bundle, *est
 
 // jobEnvironment is what the script would see as a job of one task on one node
 // with its GPUs. What Slurm set for the probe job itself stays where it does no harm.
-func jobEnvironment(env []string, job *probeJob) []string {
+func jobEnvironment(env []string, job *probejob.Job) []string {
 	devices := make([]string, max(1, job.Devices))
 	for i := range devices {
 		devices[i] = strconv.Itoa(i)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
@@ -93,8 +94,8 @@ func (d *daemon) run(t *testing.T) (code int, stderr string) {
 	return code, out.String()
 }
 
-func job(dir string) probeJob {
-	return probeJob{Schema: jobSchema, Script: []byte("#!/bin/sh\necho \"$@\"; pwd; env; exit 4\n"), Argv: [][]byte{[]byte("a b"), []byte("c")},
+func job(dir string) probejob.Job {
+	return probejob.Job{Schema: probejob.Schema, Script: []byte("#!/bin/sh\necho \"$@\"; pwd; env; exit 4\n"), Argv: [][]byte{[]byte("a b"), []byte("c")},
 		WorkDir: dir, GPU: "t4", Steps: 4, BudgetSeconds: 60, Devices: 2}
 }
 
@@ -130,18 +131,18 @@ func TestProbeJob(t *testing.T) {
 func TestProbeJobFailures(t *testing.T) {
 	dir := t.TempDir()
 	cases := map[string]struct {
-		change  func(*probeJob)
+		change  func(*probejob.Job)
 		faults  int
 		code    int
 		failure string // in what was reported
 		stderr  string
 	}{
-		"unknown GPU":       {func(j *probeJob) { j.GPU = "abacus" }, 0, exitOK, "unknown GPU", ""},
-		"other schema":      {func(j *probeJob) { j.Schema = "x/2" }, 0, exitError, "", "schema"},
-		"no script":         {func(j *probeJob) { j.Script = nil }, 0, exitError, "", "script"},
-		"no such directory": {func(j *probeJob) { j.WorkDir = "/no/such" }, 0, exitOK, "", ""},
-		"relative path":     {func(j *probeJob) { j.WorkDir = "x" }, 0, exitError, "", "work_dir"},
-		"daemon is down":    {func(*probeJob) {}, 9, exitError, "", "503"},
+		"unknown GPU":       {func(j *probejob.Job) { j.GPU = "abacus" }, 0, exitOK, "unknown GPU", ""},
+		"other schema":      {func(j *probejob.Job) { j.Schema = "x/2" }, 0, exitError, "", "schema"},
+		"no script":         {func(j *probejob.Job) { j.Script = nil }, 0, exitError, "", "script"},
+		"no such directory": {func(j *probejob.Job) { j.WorkDir = "/no/such" }, 0, exitOK, "", ""},
+		"relative path":     {func(j *probejob.Job) { j.WorkDir = "x" }, 0, exitError, "", "work_dir"},
+		"daemon is down":    {func(*probejob.Job) {}, 9, exitError, "", "503"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

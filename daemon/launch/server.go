@@ -21,6 +21,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gresize/gresize/daemon/peer"
 )
 
 // The names of the variables that a probe finds in its environment.
@@ -135,9 +137,9 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 }
 
 func (s *Server) serve(ctx context.Context, connection *net.UnixConn) {
-	peer, err := peerUID(connection)
-	if err != nil || peer != 0 && !slices.Contains(s.config.AllowedUIDs, peer) {
-		s.config.Logger.Warn("peer refused", "uid", peer, "error", err)
+	who, err := peer.Of(connection)
+	if err != nil || who.Uid != 0 && !slices.Contains(s.config.AllowedUIDs, who.Uid) {
+		s.config.Logger.Warn("peer refused", "uid", who.Uid, "error", err)
 		return
 	}
 	if err := connection.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
@@ -156,24 +158,6 @@ func (s *Server) serve(ctx context.Context, connection *net.UnixConn) {
 	if err := write(connection, &reply, maxReplyBytes); err != nil {
 		s.config.Logger.Warn("reply not sent", "probe", request.Name, "error", err)
 	}
-}
-
-func peerUID(connection *net.UnixConn) (uint32, error) {
-	raw, err := connection.SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var credentials *unix.Ucred
-	var inner error
-	if err := raw.Control(func(fd uintptr) {
-		credentials, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return 0, err
-	}
-	if inner != nil {
-		return 0, inner
-	}
-	return credentials.Uid, nil
 }
 
 // submit runs the one command. It logs who asked for what, never the environment or the key.

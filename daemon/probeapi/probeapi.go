@@ -3,7 +3,7 @@
 // until its report. Whoever speaks here is a user's process: sizes, times and
 // the form of everything are bounded, and nothing that arrives is trusted.
 //
-//	GET  /v1/probes/NAME          the job, see Job
+//	GET  /v1/probes/NAME          the job, see probejob.Job
 //	POST /v1/probes/NAME/result   the bundle, application/octet-stream
 //	POST /v1/probes/NAME/failure  {"code": …, "detail": …} when there is no bundle
 //
@@ -24,12 +24,10 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 )
-
-// Schema names the JSON form of Job.
-const Schema = "gresize.probejob/1"
 
 // Bounds on what a stranger may send and how slowly.
 const (
@@ -43,19 +41,6 @@ const (
 	writeTimeout    = time.Minute
 	stopTimeout     = 2 * time.Second
 )
-
-// Job is what a probe is told. []byte is base64 in JSON.
-type Job struct {
-	Schema string `json:"schema"`
-	Script []byte `json:"script"`
-	// Argv are the script's arguments, without its own path.
-	Argv          [][]byte `json:"argv"`
-	WorkDir       string   `json:"work_dir"`
-	GPU           string   `json:"gpu"`
-	Steps         int      `json:"steps"`
-	BudgetSeconds int      `json:"budget_seconds"`
-	Devices       int      `json:"devices"`
-}
 
 // Source knows the probes; *jobs.Manager is the real one.
 type Source interface {
@@ -130,7 +115,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	body := Job{Schema: Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices}
+	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices}
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
 	}

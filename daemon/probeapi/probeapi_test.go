@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -71,8 +72,8 @@ func TestJobAndResult(t *testing.T) {
 	source := &one{}
 	s := New(source, checkGood, slog.New(slog.DiscardHandler))
 	w := call(s, "GET", "/v1/probes/p", "k", nil)
-	var job Job
-	if err := json.Unmarshal(w.Body.Bytes(), &job); err != nil || w.Code != 200 || job.Schema != Schema || string(job.Script) != "#!/bin/sh\n\xff" || job.BudgetSeconds != 90 || job.GPU != "a100-80" {
+	var job probejob.Job
+	if err := json.Unmarshal(w.Body.Bytes(), &job); err != nil || w.Code != 200 || job.Schema != probejob.Schema || string(job.Script) != "#!/bin/sh\n\xff" || job.BudgetSeconds != 90 || job.GPU != "a100-80" {
 		t.Fatalf("%d %+v %v", w.Code, job, err)
 	}
 	if w := call(s, "POST", "/v1/probes/p/result", "k", strings.NewReader("bad")); w.Code != http.StatusUnprocessableEntity || source.bundle != nil {

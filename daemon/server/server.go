@@ -18,8 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gresize/gresize/daemon/peer"
 	"github.com/gresize/gresize/slurm/wire"
 )
 
@@ -121,10 +120,10 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 }
 
 func (s *Server) exchange(connection *net.UnixConn) {
-	peer, err := peerOf(connection)
-	if err != nil || !s.allowed(peer.Uid) {
+	who, err := peer.Of(connection)
+	if err != nil || !s.allowed(who.Uid) {
 		s.Refused.Add(1)
-		s.config.Logger.Warn("peer refused", "uid", peer.Uid, "pid", peer.Pid, "error", err)
+		s.config.Logger.Warn("peer refused", "uid", who.Uid, "pid", who.Pid, "error", err)
 		return
 	}
 	if err := connection.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
@@ -137,11 +136,11 @@ func (s *Server) exchange(connection *net.UnixConn) {
 	}
 	if err != nil {
 		s.Refused.Add(1)
-		s.config.Logger.Warn("request not understood", "pid", peer.Pid, "error", err)
+		s.config.Logger.Warn("request not understood", "pid", who.Pid, "error", err)
 		return
 	}
 	if err := wire.WriteReply(connection, s.config.Answerer.Answer(request)); err != nil {
-		s.config.Logger.Warn("reply not sent", "pid", peer.Pid, "error", err)
+		s.config.Logger.Warn("reply not sent", "pid", who.Pid, "error", err)
 		return
 	}
 	s.Answered.Add(1)
@@ -157,18 +156,4 @@ func (s *Server) complain(message string, args ...any) {
 	if last := s.lastComplaint.Load(); now-last > int64(quietPeriod) && s.lastComplaint.CompareAndSwap(last, now) {
 		s.config.Logger.Warn(message, args...)
 	}
-}
-
-func peerOf(connection *net.UnixConn) (unix.Ucred, error) {
-	raw, err := connection.SyscallConn()
-	if err != nil {
-		return unix.Ucred{}, err
-	}
-	var peer *unix.Ucred
-	var inner error
-	err = raw.Control(func(fd uintptr) { peer, inner = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err := errors.Join(err, inner); err != nil {
-		return unix.Ucred{}, err
-	}
-	return *peer, nil
 }

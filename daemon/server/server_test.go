@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/peer"
 	"github.com/gresize/gresize/slurm/wire"
 )
 
@@ -124,8 +125,8 @@ func TestOtherUsersAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	if peer, err := peerOf(connection.(*net.UnixConn)); err != nil || int(peer.Uid) != os.Getuid() || int(peer.Pid) != os.Getpid() {
-		t.Errorf("%+v %v", peer, err)
+	if who, err := peer.Of(connection.(*net.UnixConn)); err != nil || int(who.Uid) != os.Getuid() || int(who.Pid) != os.Getpid() {
+		t.Errorf("%+v %v", who, err)
 	}
 }
 
