@@ -213,6 +213,56 @@ func TestEstimateBadScripts(t *testing.T) {
 	}
 }
 
+// mlp takes 4 x 16 bytes for each of some parameters, and 64 MiB for each unit of its batch.
+const mlp = `
+import sys, torch
+batch = int(sys.argv[sys.argv.index("--batch-size") + 1])
+layer = torch.nn.Linear(1024, 1024, bias=False).cuda()
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for step in range(100):
+    x = torch.zeros(batch, 16 << 10, 1024, device="cuda")
+    layer(x).sum().backward()
+    optimizer.step()
+`
+
+func TestFitAndWhatIf(t *testing.T) {
+	lib, err := filepath.Abs("../../build/lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GRESIZE_LIBDIR", lib)
+	train := script(t, mlp)
+	var stdout, stderr bytes.Buffer
+	// 64 MiB of input and as much of output each, of 11.76 GiB less the context: 64 fit, 96 do not.
+	code := run(t.Context(), []string{"fit", "--json", "--gpu", "rtx3060", "--from", "64", "--step", "32", "--", python(t, "2.6.0"), train, "--batch-size", "{}"}, &stdout, &stderr)
+	var f fitResult
+	if err := json.Unmarshal(stdout.Bytes(), &f); err != nil {
+		t.Fatalf("%d %v %s%s", code, err, stdout.String(), stderr.String())
+	}
+	if err := loadSchema(t).check(stdout.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if code != exitOK || f.Batch != 64 || f.FailsAt != 96 || !f.Proven || len(f.Runs) != 3 {
+		t.Errorf("%d %s", code, stdout.String())
+	}
+	stdout.Reset()
+	code = run(t.Context(), []string{"estimate", "--json", "--gpu", "t4", "--what-if", "gpu=rtx4060,batch=8,conf=expandable_segments:True", "--", python(t, "2.6.0"), train, "--batch-size", "4"}, &stdout, &stderr)
+	var table whatIfTable
+	if err := json.Unmarshal(stdout.Bytes(), &table); err != nil {
+		t.Fatalf("%d %v %s%s", code, err, stdout.String(), stderr.String())
+	}
+	if err := loadSchema(t).check(stdout.Bytes()); err != nil {
+		t.Error(err)
+	}
+	if code != exitOK || len(table.Rows) != 2 || table.Rows[1].Estimate.GPU != "rtx4060" {
+		t.Fatalf("%d %s", code, stdout.String())
+	}
+	first, second := table.Rows[0].Estimate.Ranks[0].PeakAllocatedBytes, table.Rows[1].Estimate.Ranks[0].PeakAllocatedBytes
+	if first < 2*4*64<<20 || second < 2*8*64<<20 || second > 2*first {
+		t.Errorf("%d and %d bytes", first, second)
+	}
+}
+
 // TestTheProgramItself runs the built program, as a person does.
 func TestTheProgramItself(t *testing.T) {
 	program, err := filepath.Abs("../../build/bin/gresize")

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +19,8 @@ import (
 const (
 	shownOutputLines = 20
 	shownSmallest    = 4
+	shownOwners      = 10
+	shownNameBytes   = 200
 )
 
 type estimateFlags struct {
@@ -28,6 +33,7 @@ type estimateFlags struct {
 	noSandbox bool
 	progress  bool
 	output    bool
+	whatIfs   []string
 }
 
 func newEstimateCommand() *cobra.Command {
@@ -51,6 +57,13 @@ both may be trusted: exact, high, low, unknown; each step down names its reasons
 Only the first steps are run: memory that the command takes later, in a validation
 with larger batches for example, is not in the figure.
 
+--what-if runs the command again on another GPU, with another batch size, or with
+other settings of PyTorch's allocator (PYTORCH_CUDA_ALLOC_CONF), one row of a table
+each; the exit status is then that of the first row that does not fit. batch=N goes
+where the command has {}, or replaces the value of --batch-size, --batch_size, -b,
+--train_batch_size, --per_device_train_batch_size and their like, or the variable
+BATCH_SIZE.
+
 docs/estimate.md describes the answer, docs/estimate.schema.json its JSON form.
 
 EXIT STATUS
@@ -61,34 +74,53 @@ EXIT STATUS
   4  unknown; the reasons are named
   5  the command failed`,
 		Example: `  gresize estimate -- python train.py --batch-size 64
-  gresize estimate --gpu rtx4060 --json -- python train.py`,
+  gresize estimate --gpu rtx4060 --json -- python train.py
+  gresize estimate --what-if gpu=l40s,batch=64 --what-if conf=expandable_segments:True -- python train.py --batch-size 32`,
 		DisableFlagsInUseLine: true,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return estimate(cmd, flags, args) },
 	}
+	flags.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&flags.bundle, "bundle", "", "keep the trace bundle in `FILE`")
+	f.StringArrayVar(&flags.whatIfs, "what-if", nil, "also with `gpu=NAME,batch=N,conf=SETTINGS`, any of them; may be repeated")
+	f.SetInterspersed(false)
+	return cmd
+}
+
+// add defines the flags that say how a command is run and what is printed.
+func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`, see gresize gpu list")
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
-	f.BoolVar(&flags.json, "json", false, "print the estimate as JSON")
-	f.StringVar(&flags.bundle, "bundle", "", "keep the trace bundle in `FILE`")
+	f.BoolVar(&flags.json, "json", false, "print the answer as JSON")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
 	f.BoolVar(&flags.progress, "progress", false, "show progress also where standard error is no terminal")
 	f.BoolVar(&flags.output, "show-output", false, "pass the command's output on to standard error while it runs")
-	f.SetInterspersed(false)
-	return cmd
+}
+
+// check refuses flags that make no sense.
+func (flags *estimateFlags) check(verb string) error {
+	if flags.gpus < 1 || flags.steps < 1 || flags.budget <= 0 {
+		return usageError(fmt.Errorf("%s: --gpus, --steps and --budget must be positive", verb))
+	}
+	return nil
 }
 
 func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if len(args) == 0 {
 		return usageError(errors.New("estimate: no command given; write it after --"))
 	}
-	if flags.gpus < 1 || flags.steps < 1 || flags.budget <= 0 {
-		return usageError(errors.New("estimate: --gpus, --steps and --budget must be positive"))
+	if err := flags.check("estimate"); err != nil {
+		return err
 	}
 	profile, err := gpu.Load(flags.gpu)
 	if err != nil {
 		return usageError(err)
+	}
+	if len(flags.whatIfs) > 0 {
+		return estimateWhatIfs(cmd, flags, args, profile)
 	}
 	result, err := flags.run(cmd, probe.Options{Command: args, GPU: profile}, newProgressLine(cmd.ErrOrStderr(), flags.progress))
 	if err != nil {
@@ -163,6 +195,7 @@ func (r *reading) print(w io.Writer) error {
 	if len(names) > 0 {
 		fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
 	}
+	r.printOwners(&b)
 	for _, x := range r.Reasons {
 		fmt.Fprintf(&b, "  because      %s\n", clean(words(x)))
 	}
@@ -179,6 +212,21 @@ func (r *reading) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (r *reading) printOwners(b *strings.Builder) {
+	purposes := slices.SortedFunc(maps.Keys(r.PeakByPurpose), func(x, y string) int {
+		return cmp.Or(cmp.Compare(r.PeakByPurpose[y], r.PeakByPurpose[x]), strings.Compare(x, y))
+	})
+	for i, name := range purposes {
+		purposes[i] = name + " " + exactSize(uint64(r.PeakByPurpose[name]))
+	}
+	if len(purposes) > 0 {
+		fmt.Fprintf(b, "  at the peak  %s\n", strings.Join(purposes, ", "))
+	}
+	for _, o := range r.Owners {
+		fmt.Fprintf(b, "  %22s %5.1f %%  %s\n", exactSize(uint64(o.Bytes)), o.Percent, clean(strings.TrimSpace(o.Purpose+" "+o.Name)))
+	}
 }
 
 // headline is the status, and for a command that failed how it did.

@@ -66,6 +66,18 @@ func textCases() map[string]textCase {
 				estimator.Reason{Code: "symbol_unanswered", Detail: "cudaSomethingNew"})
 			r.Bundle.Manifest.Outcome, r.Bundle.Manifest.ExitStatus, r.Bundle.Manifest.Signal = trace.Crashed, 139, 11
 		}), statusUnknown},
+		"owners": {result(func(r *probe.Result) {
+			r.Bundle.Ranks = []trace.Rank{{EventsFormat: trace.EventsJSON, Events: []byte(`{"name":0,"text":"fc"}
+{"name":1,"text":"fc.weight\u001b[2J"}
+{"history":1,"device":0,"allocations":3}
+{"action":"alloc","addr":1,"size":3000000}
+{"mark":"enter","value":0}
+{"action":"alloc","addr":2,"size":1000000}
+{"mark":"leave"}
+{"action":"alloc","addr":3,"size":500}
+{"own":"parameter","addr":1,"name":1}
+`)}}
+		}), statusFits},
 		"near-capacity": {result(func(r *probe.Result) {
 			r.Estimate.Fits, r.Estimate.Confidence = false, estimator.Low
 			r.Estimate.Reasons = []estimator.Reason{{Code: "near_capacity"}}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
@@ -29,14 +30,30 @@ type reading struct {
 	// CapacityBytes is the memory of the modelled card.
 	CapacityBytes int64 `json:"capacity_bytes"`
 	// Headroom is there when the estimate has figures and the card was not too small.
-	Headroom *headroom     `json:"headroom,omitempty"`
-	WouldFit []string      `json:"would_fit"`
-	Outcome  trace.Outcome `json:"outcome"`
+	Headroom *headroom `json:"headroom,omitempty"`
+	WouldFit []string  `json:"would_fit"`
+	// Owners are the largest holders of what PyTorch had allocated at the peak, on the GPU that needs the most; empty where no
+	// history was recorded.
+	Owners []owner `json:"owners"`
+	// PeakByPurpose sums up all that was allocated then.
+	PeakByPurpose map[string]int64 `json:"peak_by_purpose"`
+	Outcome       trace.Outcome    `json:"outcome"`
 	// CommandExitStatus is that of the command, 128 + the signal when one ended it.
 	CommandExitStatus int      `json:"command_exit_status"`
 	Command           []string `json:"command"`
 	Notes             []string `json:"notes"`
 	OutputTail        string   `json:"output_tail,omitempty"`
+}
+
+// owner is who holds memory at the peak.
+type owner struct {
+	// Purpose is parameter, gradient, optimizer, buffer, activation, backward, optimizer temporary or other.
+	Purpose string `json:"purpose"`
+	// Name is the path of a parameter or of the module in whose forward the memory was taken.
+	Name  string `json:"name,omitempty"`
+	Bytes int64  `json:"bytes"`
+	// Percent is the share of all that was allocated at the peak.
+	Percent float64 `json:"percent"`
 }
 
 // headroom is what the largest rank leaves free on the card, counted from the upper end of its interval. It is negative
@@ -51,9 +68,10 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 	m := &result.Bundle.Manifest
 	r := reading{
 		Estimate: result.Estimate, Status: statusOf(&result.Estimate, m, p), GPUName: p.Name, CapacityBytes: p.Total.Bytes,
-		WouldFit: []string{}, Outcome: m.Outcome, CommandExitStatus: m.ExitStatus, Command: m.Command, Notes: slices.Clone(m.Notes), OutputTail: m.OutputTail,
+		WouldFit: []string{}, Owners: []owner{}, PeakByPurpose: map[string]int64{}, Outcome: m.Outcome, CommandExitStatus: m.ExitStatus, Command: m.Command, Notes: slices.Clone(m.Notes), OutputTail: m.OutputTail,
 	}
 	r.ExitCode = exitOf[r.Status]
+	r.readOwners(result.Bundle)
 	for _, c := range m.Calls {
 		if c.Action == "refused" {
 			r.Notes = append(r.Notes, c.Name+" was not run")
@@ -77,6 +95,26 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 		}
 	}
 	return r
+}
+
+// readOwners reads the history of the rank that needs the most. One that is missing or cannot be read costs the list only.
+func (r *reading) readOwners(b *trace.Bundle) {
+	largest, ok := r.Largest()
+	if !ok || largest.Rank >= len(b.Ranks) || b.Ranks[largest.Rank].EventsFormat != trace.EventsJSON {
+		return
+	}
+	history, err := events.Read(b.Ranks[largest.Rank].Events)
+	if err != nil || history.Lost > 0 {
+		return
+	}
+	holdings, sum := history.Holdings()
+	for i, h := range holdings {
+		r.PeakByPurpose[string(h.Purpose)] += h.Bytes
+		if i < shownOwners {
+			name := trace.Clip([]byte(h.Name), shownNameBytes)
+			r.Owners = append(r.Owners, owner{Purpose: string(h.Purpose), Name: name, Bytes: h.Bytes, Percent: float64(h.Bytes*1000/sum) / 10})
+		}
+	}
 }
 
 // statusOf is careful: what might not fit is not called fitting, and what may be gresize's own fault is not called the command's.

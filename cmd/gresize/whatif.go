@@ -1,0 +1,189 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/spf13/cobra"
+)
+
+// whatIf is one row of the table: what is other than in the command as it was given.
+type whatIf struct {
+	text  string
+	gpu   string
+	batch int
+	// conf is PYTORCH_CUDA_ALLOC_CONF; setConf tells an empty one from none.
+	conf    string
+	setConf bool
+}
+
+// parseWhatIf reads gpu=NAME,batch=N,conf=SETTINGS. Settings hold commas themselves, so what follows conf= and is no key of its own belongs to it.
+func parseWhatIf(text string) (whatIf, error) {
+	w := whatIf{text: text}
+	inConf := false
+	for part := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(part, "=")
+		key = strings.TrimSpace(key)
+		switch {
+		case ok && key == "gpu":
+			w.gpu, inConf = strings.TrimSpace(value), false
+		case ok && key == "batch":
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil || n < 1 {
+				return w, fmt.Errorf("--what-if %s: batch: %q is no positive number", text, value)
+			}
+			w.batch, inConf = n, false
+		case ok && key == "conf":
+			w.conf, w.setConf, inConf = value, true, true
+		case inConf && !ok:
+			w.conf += "," + part
+		default:
+			return w, fmt.Errorf("--what-if %s: %q is not gpu=NAME, batch=N or conf=SETTINGS", text, part)
+		}
+	}
+	return w, nil
+}
+
+// apply makes the options of the row's run from those of the command as it was given.
+func (w *whatIf) apply(command []string, given *gpu.Profile) (probe.Options, error) {
+	o := probe.Options{Command: command, GPU: given, Env: os.Environ()}
+	var err error
+	if w.gpu != "" {
+		if o.GPU, err = gpu.Load(w.gpu); err != nil {
+			return o, fmt.Errorf("--what-if %s: %w", w.text, err)
+		}
+	}
+	if w.batch > 0 {
+		if o.Command, o.Env, err = withBatch(o.Command, o.Env, w.batch); err != nil {
+			return o, fmt.Errorf("--what-if %s: %w", w.text, err)
+		}
+	}
+	if w.setConf {
+		// Releases from 2.9 on also read a second name, which would win.
+		o.Env = slices.DeleteFunc(slices.Clone(o.Env), func(kv string) bool {
+			return strings.HasPrefix(kv, "PYTORCH_CUDA_ALLOC_CONF=") || strings.HasPrefix(kv, "PYTORCH_ALLOC_CONF=")
+		})
+		o.Env = append(o.Env, "PYTORCH_CUDA_ALLOC_CONF="+w.conf)
+	}
+	return o, nil
+}
+
+// whatIfRow is a row with its answer.
+type whatIfRow struct {
+	WhatIf   string  `json:"what_if"`
+	Estimate reading `json:"estimate"`
+}
+
+type whatIfTable struct {
+	Schema string      `json:"schema"`
+	Rows   []whatIfRow `json:"rows"`
+}
+
+const schemaWhatIf = "gresize.what-if/1"
+
+// estimateWhatIfs runs the command as it was given, unless it has a mark where the batch size goes, and then each row.
+func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, profile *gpu.Profile) error {
+	var rows []whatIf
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, batchMark) }) {
+		rows = append(rows, whatIf{})
+	}
+	for _, text := range flags.whatIfs {
+		w, err := parseWhatIf(text)
+		if err != nil {
+			return usageError(err)
+		}
+		if len(rows) == 0 && w.batch == 0 {
+			return usageError(fmt.Errorf("--what-if %s: the command has %s where its batch size goes: name one with batch=N", text, batchMark))
+		}
+		rows = append(rows, w)
+	}
+	if flags.bundle != "" {
+		return usageError(errors.New("estimate: --bundle keeps one run and --what-if makes several"))
+	}
+	options := make([]probe.Options, len(rows))
+	for i := range rows {
+		var err error
+		if options[i], err = rows[i].apply(args, profile); err != nil {
+			return usageError(err)
+		}
+	}
+	table := whatIfTable{Schema: schemaWhatIf, Rows: []whatIfRow{}}
+	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
+	for i, o := range options {
+		progress.begin(fmt.Sprintf("%d of %d: ", i+1, len(options)))
+		result, err := flags.run(cmd, o, progress)
+		if err != nil {
+			return err
+		}
+		table.Rows = append(table.Rows, whatIfRow{rows[i].text, newReading(&result, o.GPU)})
+		if err := cmd.Context().Err(); err != nil {
+			return errors.New("estimate: interrupted")
+		}
+	}
+	var err error
+	if flags.json {
+		err = printJSON(cmd, table)
+	} else {
+		err = table.print(cmd.OutOrStdout())
+	}
+	if err != nil {
+		return fmt.Errorf("print the estimates: %w", err)
+	}
+	for i := range table.Rows {
+		if err := table.Rows[i].Estimate.exit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *whatIfTable) print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "WHAT IF\tSTATUS\tGPU\tRESERVED\tNEEDED\tAT MOST\tHEADROOM\tCONFIDENCE")
+	for _, row := range t.Rows {
+		r := &row.Estimate
+		name := row.WhatIf
+		if name == "" {
+			name = "(as given)"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", clean(name), r.Status, r.GPU, gib(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i, row := range t.Rows {
+		for _, x := range row.Estimate.Reasons {
+			if x.Code == "workspace_bounded" || x.Code == "run_cut_short" {
+				continue // nearly every answer has them, and they do not keep it from being one
+			}
+			if _, err := fmt.Fprintf(out, "row %d: %s\n", i+1, clean(words(x))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// cells are reserved, needed, at most and headroom of the largest rank.
+func (r *reading) cells() []string {
+	k, ok := r.Largest()
+	if !ok {
+		return []string{"-", "-", "-", "-"}
+	}
+	if !r.Fits {
+		return []string{gib(k.PeakReservedBytes), "> " + gib(k.ComfortableBytes), "-", "-"}
+	}
+	left := "-"
+	if r.Headroom != nil {
+		left = fmt.Sprintf("%s (%.0f %%)", gib(r.Headroom.Bytes), r.Headroom.Percent)
+	}
+	return []string{gib(k.PeakReservedBytes), gib(k.ComfortableBytes), gib(k.ComfortableHighBytes), left}
+}
