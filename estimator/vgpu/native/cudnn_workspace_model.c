@@ -13,8 +13,8 @@
  *
  * Which of these is taken is a decision of each release's heuristic. The rules
  * below were fitted, for cuDNN before 9.8, to measured runs of PyTorch 2.6 on
- * RTX 3060 and RTX 4060, and for later releases to what cuDNN 9.10 and 9.19
- * plan themselves. docs/accuracy/cudnn.md holds the evidence and its limits.
+ * RTX 3060 and RTX 4060, and for later releases and the A100 to what cuDNN 9.10
+ * and 9.19 plan themselves. docs/accuracy/cudnn.md holds the evidence and its limits.
  */
 #include "cudnn_workspace_model.h"
 
@@ -39,6 +39,14 @@
 #define NARROW_CHANNELS 96
 #define WIDE_CHANNELS 512
 
+/* Behind the copies. */
+#define COPIES_HEADER_BYTES 16
+/* The parts of a filter gradient before Hopper: together about so much, and at most so many. */
+#define PARTIAL_SUMS_BYTES ((int64_t)6 << 20)
+#define PARTIAL_SUMS_MAX 34
+/* What a thread loads at once: copies have their channels rounded up to it. */
+#define VECTOR_BYTES 16
+
 #define WINOGRAD_TILE 4
 #define WINOGRAD_VALUES 36
 
@@ -48,7 +56,7 @@ struct view {
     int64_t pixels;        /* of one output image */
     int64_t filter_pixels; /* 1 for a 1x1 filter */
     int strided, channels_last, depthwise, half;
-    int64_t x_bytes, w_bytes, y_bytes;
+    int64_t x_bytes, w_bytes;
 };
 
 static int64_t element_bytes(int dtype)
@@ -104,7 +112,6 @@ static struct view look_at(const struct gv_conv *conv)
     v.half = conv->x.dtype == GV_DTYPE_HALF || conv->x.dtype == GV_DTYPE_BFLOAT16;
     v.x_bytes = tensor_bytes(&conv->x);
     v.w_bytes = tensor_bytes(&conv->w);
-    v.y_bytes = tensor_bytes(&conv->y);
     return v;
 }
 
@@ -121,10 +128,53 @@ static int has_tensor_cores(const struct gv_cudnn_device *device, const struct g
     }
 }
 
-/* A 1x1 filter is the same in both orders. */
+/*
+ * GA10x and AD10x have half the tensor cores of GA100 in each multiprocessor: there the kernels that need no copies are
+ * as fast in fp32, and releases before 9.8 choose them.
+ */
+static int narrow_tensor_cores(const struct gv_cudnn_device *device)
+{
+    return device->cc_major == 8 && device->cc_minor != 0;
+}
+
+static int64_t round_up(int64_t value, int64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+/* A copy in channels-last order has its channels rounded up to whole vectors. */
+static int64_t copy_bytes(const struct gv_conv_tensor *t, int rounded_axes)
+{
+    int64_t element = element_bytes(t->dtype), bytes = element;
+    for (int i = 0; i < t->dims; i++)
+        bytes = times(bytes, i >= 2 - rounded_axes && i < 2 ? round_up(t->dim[i], VECTOR_BYTES / element) : t->dim[i]);
+    return bytes;
+}
+
+static int64_t copy_of_x(const struct view *v)
+{
+    return copy_bytes(&v->conv->x, 1);
+}
+
+static int64_t copy_of_w(const struct view *v)
+{
+    return v->filter_pixels > 1 ? copy_bytes(&v->conv->w, 2) : 0; /* a 1x1 filter is the same in both orders */
+}
+
+/*
+ * Before Hopper a filter gradient with a small filter is added up in parts, so that all multiprocessors have work. How many
+ * is the kernel's affair (2 to 34 were seen); that such a convolution takes a little more than its copies is what matters,
+ * because a block cached for the copies is then too small.
+ */
+static int64_t partial_sums(const struct view *v)
+{
+    int64_t filter = copy_of_w(v), parts = filter > 0 ? PARTIAL_SUMS_BYTES / filter : 0;
+    return filter * (parts < PARTIAL_SUMS_MAX ? parts : PARTIAL_SUMS_MAX);
+}
+
 static int64_t copies(const struct view *v)
 {
-    return v->x_bytes + v->y_bytes + (v->filter_pixels > 1 ? v->w_bytes : 0);
+    return COPIES_HEADER_BYTES + copy_of_x(v) + copy_of_w(v) + copy_bytes(&v->conv->y, 1);
 }
 
 static int is_pointwise(const struct view *v)
@@ -155,7 +205,7 @@ static int64_t winograd(const struct view *v)
     return times(WINOGRAD_VALUES * element_bytes(c->x.dtype), tiles + times(c->x.dim[1], c->y.dim[1]));
 }
 
-/* cuDNN 8.9 to 9.7, fp32 with TF32. */
+/* cuDNN 8.9 to 9.7, fp32 with TF32, on cards with narrow tensor cores. */
 static int64_t older_release(const struct view *v)
 {
     const struct gv_conv *c = v->conv;
@@ -173,7 +223,7 @@ static int64_t older_release(const struct view *v)
     return winograd_fits(v) && v->pixels >= WINOGRAD_MIN_PIXELS && winograd(v) <= WINOGRAD_MAX_BYTES ? winograd(v) : 0;
 }
 
-/* cuDNN 9.8 and later, fp32 with TF32, and every release with fp16 and bf16. */
+/* cuDNN 9.8 and later, fp32 with TF32; every release with fp16 and bf16, and on GA100. */
 static int64_t newer_release(const struct gv_cudnn_device *device, const struct view *v)
 {
     const struct gv_conv *c = v->conv;
@@ -186,8 +236,10 @@ static int64_t newer_release(const struct gv_cudnn_device *device, const struct 
     if (!is_pointwise(v)) {
         if (v->groups > 1 && !v->half && !hopper)
             return c->op == GV_CONV_WGRAD ? copies(v) : 0;
-        /* Before Hopper the fp32 forward kernels write their result in the right order themselves. */
-        return c->op == GV_CONV_FORWARD && !v->half && !hopper ? v->x_bytes + v->w_bytes : copies(v);
+        /* Before Hopper the fp32 forward kernels write a result of whole vectors in the right order themselves. */
+        return c->op == GV_CONV_FORWARD && !v->half && !hopper && c->y.dim[1] % (VECTOR_BYTES / element_bytes(c->y.dtype)) == 0
+                   ? COPIES_HEADER_BYTES + copy_of_x(v) + copy_of_w(v)
+                   : copies(v) + (c->op == GV_CONV_WGRAD && !hopper ? partial_sums(v) : 0);
     }
     if (v->pixels == 1)
         return 0;
@@ -196,7 +248,7 @@ static int64_t newer_release(const struct gv_cudnn_device *device, const struct 
     if (!hopper || (!v->half && c->op == GV_CONV_FORWARD && larger(c->x.dim[1], c->y.dim[1]) <= NARROW_CHANNELS))
         return 0;
     /* From few channels the fp32 kernels of Hopper read x as a copy and write y as it is wanted. */
-    return !v->half && c->op == GV_CONV_FORWARD && c->x.dim[1] < WIDE_CHANNELS ? v->x_bytes : copies(v);
+    return !v->half && c->op == GV_CONV_FORWARD && c->x.dim[1] < WIDE_CHANNELS ? copy_of_x(v) : copies(v);
 }
 
 static void add_plan(struct gv_plan *plans, int *count, int max, int64_t bytes, uint32_t notes)
@@ -219,7 +271,7 @@ int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *c
     int64_t first;
 
     if (tensor_cores) {
-        first = older && !v.half ? older_release(&v) : newer_release(device, &v);
+        first = older && !v.half && narrow_tensor_cores(device) ? older_release(&v) : newer_release(device, &v);
         add_plan(plans, &count, max, first, GV_NOTE_TENSOR_CORE);
     }
     if (winograd_fits(&v) && winograd(&v) <= WINOGRAD_MAX_BYTES)

@@ -159,9 +159,10 @@ func TestModel(t *testing.T) {
 		{"winograd without tensor cores", 91002, 7, 5, with(vgg, func(c *conv) { c.op = forward }), 571539456, fromModel},
 		{"depthwise, channels last", 90100, 8, 9, depthwise, 8 * 420 * 96 * 21 * 21 * 4, fromModel},
 		{"depthwise in newer releases", 91002, 8, 9, depthwise, 0, fromModel},
-		{"fp16 copies into channels last", 90100, 8, 0, resnet, 2 * (2*64*64*56*56 + 64*64*9), fromModel},
+		{"fp16 copies into channels last", 90100, 8, 0, resnet, 16 + 2*(2*64*64*56*56+64*64*9), fromModel},
+		{"whole vectors in a copy", 90100, 8, 0, with(resnet, func(c *conv) { c.c, c.k = 61, 63 }), 16 + 2*(2*64*64*56*56+64*64*9), fromModel},
 		{"fp16 that is channels last", 90100, 8, 0, with(resnet, func(c *conv) { c.channelsLast = true }), 0, fromModel},
-		{"bf16 on Hopper", 91900, 9, 0, with(resnet, func(c *conv) { c.dtype = bfloat16 }), 2 * (2*64*64*56*56 + 64*64*9), fromModel},
+		{"bf16 on Hopper", 91900, 9, 0, with(resnet, func(c *conv) { c.dtype = bfloat16 }), 16 + 2*(2*64*64*56*56+64*64*9), fromModel},
 		{"the first layer", 90100, 8, 6, conv{op: wgrad, n: 64, c: 3, k: 64, in: 224, filter: 7, stride: 2, pad: 3}, 0, fromModel},
 		{"fp64", 90100, 8, 6, with(resnet, func(c *conv) { c.dtype = double }), 0, fromBound},
 	} {
@@ -193,6 +194,27 @@ func TestWinogradIsCuDNNs(t *testing.T) {
 			if err != nil || !ok || a.plans[0].bytes != tt.want {
 				t.Errorf("op %d %d->%d@%d: %v (%v, %v), want %d", op, tt.c, tt.k, tt.in, a.plans, ok, err, tt.want)
 			}
+		}
+	}
+}
+
+// The figures are those that cuDNN 9.10 itself planned for an A100 in fp32: copies of whole vectors, of y only where it has none.
+func TestCopiesAreCuDNNs(t *testing.T) {
+	d := start(t, build(t), nil, 90100, 8, 0)
+	for _, tt := range []struct{ n, c, k, in, forward, dgrad int64 }{
+		{32, 98, 448, 112, 162176016, 881499152}, {30, 750, 275, 164, 3325362448, 3325362448}, {26, 64, 64, 24, 3981328, 7815184},
+		{12, 209, 239, 210, 958625296, 958625296},
+	} {
+		c := conv{n: tt.n, c: tt.c, k: tt.k, in: tt.in, filter: 3, stride: 1, pad: 1}
+		for op, want := range map[int]int64{forward: tt.forward, dgrad: tt.dgrad} {
+			c.op = op
+			if a, ok, err := d.ask(c.key()); err != nil || !ok || a.plans[0].bytes != want {
+				t.Errorf("op %d %d->%d@%d: %v (%v, %v), want %d", op, tt.c, tt.k, tt.in, a.plans, ok, err, want)
+			}
+		}
+		c.op = wgrad
+		if a, ok, err := d.ask(c.key()); err != nil || !ok || a.plans[0].bytes < tt.dgrad || a.plans[0].bytes > tt.dgrad+8<<20 {
+			t.Errorf("filter gradient %d->%d@%d: %v (%v, %v), want a little more than %d", tt.c, tt.k, tt.in, a.plans, ok, err, tt.dgrad)
 		}
 	}
 }
