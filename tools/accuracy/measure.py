@@ -67,7 +67,11 @@ def overlay(release, packages):
         with open(os.path.join(part, "installed.txt"), "w") as file:
             file.write("\n".join(sorted(wanted)) + "\n")
         os.chmod(part, 0o755)
-        os.rename(part, place)
+        try:
+            os.rename(part, place)
+        except OSError:
+            if not os.path.isdir(place):  # otherwise another run was faster
+                raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return place
