@@ -11,6 +11,7 @@ export GRESIZE_CACHE ?= /var/cache/gresize
 # The environments of the tests, and the one of them that the demo runs in.
 DEMO_TORCH := 2.6.0
 TEST_TORCH := 2.6.0 2.11.0
+NIGHTLY_TORCH := 2.1.2 2.3.1 2.9.1 2.15.0
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
@@ -54,8 +55,11 @@ bench: setup build ## The benchmarks, those through a real sbatch included
 	@tools/own-root $(GO) test -p 1 -timeout 30m -run '^$$' -bench . -benchmem ./...
 
 .PHONY: nightly
-nightly: setup build ## What takes too long for every change: races, and each fuzz target for FUZZ_SECONDS
-	@tools/own-root $(GO) test -p 1 -race -timeout 60m ./...
+nightly: export GRESIZE_NIGHTLY := 1
+nightly: setup build ## What takes too long for every change: more PyTorch releases, races, each fuzz target for FUZZ_SECONDS
+	@tools/setup torch $(NIGHTLY_TORCH)
+	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
+	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@lint/fuzz "$(FUZZ_SECONDS)"
 
 FUZZ_SECONDS ?= 60

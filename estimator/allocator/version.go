@@ -14,7 +14,7 @@ type Version struct {
 // Oldest and Newest bound the releases whose behaviour is known. A newer release is simulated as Newest, and callers must say so.
 var (
 	Oldest = Version{1, 13}
-	Newest = Version{2, 14}
+	Newest = Version{2, 15}
 )
 
 // ParseVersion reads "2.6", "2.6.0", "2.11.0+cu126" or "2.9.0a0+git1234".

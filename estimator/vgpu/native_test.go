@@ -40,6 +40,7 @@ func libDir(t *testing.T) string {
 
 func TestMain(m *testing.M) {
 	status := m.Run()
+	matrix.print()
 	if built.root != "" {
 		os.RemoveAll(built.root)
 	}
@@ -151,7 +152,7 @@ func TestRuntimeAndDriver(t *testing.T) {
 	if err := os.Mkdir(reports, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, runtime := range []string{"libcudart.so.12", "libcudart.so.13"} {
+	for _, runtime := range []string{"libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13"} {
 		env, err := Environment(Options{LibDir: libDir(t), ProfilePath: profile, ReportDir: reports, CapacityBytes: 1 << 30}, os.Environ())
 		if err != nil {
 			t.Fatal(err)

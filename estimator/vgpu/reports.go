@@ -467,7 +467,11 @@ func versions(p *Python) estimator.Versions {
 		v.CUDA = *p.CUDA
 	}
 	if p.CuDNN != nil {
-		v.CuDNN = fmt.Sprintf("%d.%d.%d", *p.CuDNN/10000, *p.CuDNN/100%100, *p.CuDNN%100)
+		unit := 10000
+		if *p.CuDNN < 90000 { // 8902 is 8.9.2
+			unit = 1000
+		}
+		v.CuDNN = fmt.Sprintf("%d.%d.%d", *p.CuDNN/unit, *p.CuDNN%unit/100, *p.CuDNN%100)
 	}
 	return v
 }

@@ -74,8 +74,10 @@ func runPython(t *testing.T, release string, devices int, args []string, more ..
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python(t, release), args...)
 	cmd.Env = append(append(os.Environ(), env...), more...)
+	begin := time.Now()
 	out, err := cmd.CombinedOutput()
 	o := outcome{output: string(out), failed: err != nil}
+	defer func() { matrix.note(t, release, name, &o, time.Since(begin)) }()
 	if o.reports, err = ReadReports(reports); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -121,6 +123,7 @@ func TestTraining(t *testing.T) {
 		// least is known by arithmetic. exact is the allocated and the reserved peak of each release; they come from
 		// PyTorch's own allocator, so they change only when a stub answers otherwise than before.
 		least      int64
+		workspaces int64 // cuBLAS's, on top
 		slack      int64
 		exact      map[string][2]int64
 		confidence estimator.Confidence
@@ -128,15 +131,15 @@ func TestTraining(t *testing.T) {
 	}{
 		// The foreach form of AdamW holds the square roots of one moment of all parameters: one copy more. The batch and,
 		// in 2.11, cuBLASLt's own workspace of 1 MiB come on top.
-		{name: "mlp", least: trainingState(mlpParameters) + 4*mlpParameters + twoWorkspaces, slack: 3 * mib,
-			exact: map[string][2]int64{"2.6.0": {152949760, 159383552}, "2.11.0": {153998336, 159383552}}, confidence: estimator.High, libraries: []string{"cublas", "cublaslt"}},
-		{name: "transformer", least: trainingState(transformerParameters) + twoWorkspaces, slack: 160 * mib,
+		{name: "mlp", least: trainingState(mlpParameters) + 4*mlpParameters, workspaces: twoWorkspaces, slack: 20 * mib,
+			exact: map[string][2]int64{"2.1.2": {152949760, 159383552}, "2.6.0": {152949760, 159383552}, "2.11.0": {153998336, 159383552}, "2.15.0": {106615808, 142606336}}, confidence: estimator.High, libraries: []string{"cublas", "cublaslt"}},
+		{name: "transformer", least: trainingState(transformerParameters), workspaces: twoWorkspaces, slack: 160 * mib,
 			exact: map[string][2]int64{"2.6.0": {362827264, 375390208}, "2.11.0": {363879936, 373293056}}, libraries: []string{"cublas"}},
 		{name: "lstm", least: trainingState(lstmParameters), slack: 120 * mib, confidence: estimator.High, libraries: []string{"cudnn"}},
 		// Outputs of convolution, normalisation, ReLU and the second convolution are alive at the end of the forward pass.
 		{name: "cnn", least: 4*cnnActivations + 32*mib, slack: 400 * mib, confidence: estimator.High, libraries: []string{"cublas", "cudnn"}},
 	} {
-		for _, release := range []string{"2.6.0", "2.11.0"} {
+		for _, release := range releases(t) {
 			t.Run(c.name+"-"+release, func(t *testing.T) {
 				t.Parallel()
 				o := train(t, release, c.name)
@@ -147,8 +150,12 @@ func TestTraining(t *testing.T) {
 				if r.Steps < 4 || !r.Flat || !r.Coverage.KnownRelease {
 					t.Errorf("%d steps, flat %v, known release %v", r.Steps, r.Flat, r.Coverage.KnownRelease)
 				}
-				if r.PeakAllocatedBytes < c.least || r.PeakAllocatedBytes > c.least+c.slack {
-					t.Errorf("allocated %d, by arithmetic %d to %d", r.PeakAllocatedBytes, c.least, c.least+c.slack)
+				least, most := c.least, c.least+c.workspaces+c.slack
+				if holdsWorkspaces(release) {
+					least += c.workspaces
+				}
+				if r.PeakAllocatedBytes < least || r.PeakAllocatedBytes > most {
+					t.Errorf("allocated %d, by arithmetic %d to %d", r.PeakAllocatedBytes, least, most)
 				}
 				if want, ok := c.exact[release]; ok && (r.PeakAllocatedBytes != want[0] || r.PeakReservedBytes != want[1]) {
 					t.Errorf("allocated %d, reserved %d; before %d, %d", r.PeakAllocatedBytes, r.PeakReservedBytes, want[0], want[1])
@@ -177,7 +184,7 @@ func TestTraining(t *testing.T) {
 }
 
 func TestEndsOfRuns(t *testing.T) {
-	for _, release := range []string{"2.6.0", "2.11.0"} {
+	for _, release := range releases(t) {
 		t.Run("by-hand-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "by_hand")
@@ -225,7 +232,7 @@ func TestEndsOfRuns(t *testing.T) {
 		t.Run("too-large-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "too_large")
-			if !o.failed || !o.reports.OutOfMemory || o.reports.Stopped || !strings.Contains(o.output, "Tried to allocate 100.00 GiB. GPU 0 has a total capacity of") {
+			if !o.failed || !o.reports.OutOfMemory || o.reports.Stopped || !strings.Contains(o.output, "Tried to allocate 100.00 GiB") {
 				t.Errorf("out of memory %v\n%s", o.reports.OutOfMemory, o.output)
 			}
 			if e := o.estimate(t, trace.OutOfMemory); e.Fits || e.Confidence != estimator.Unknown {

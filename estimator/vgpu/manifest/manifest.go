@@ -149,6 +149,33 @@ func Union(all []Manifest) (map[string]Library, error) {
 	return union, nil
 }
 
+var wheelHash = regexp.MustCompile(`-[0-9a-f]{8}$`)
+
+// Base is the name of a library without its version, and without the hash that a wheel may have put into it: libcublas.
+func Base(soname string) string {
+	base, _, _ := strings.Cut(soname, ".so")
+	return wheelHash.ReplaceAllString(base, "")
+}
+
+// Widen gives every library of a union the symbols that any release wants of any version of it. A build with another CUDA
+// of a known release, and a release between two known ones, then find most of what they ask for.
+func Widen(union map[string]Library) {
+	symbols := map[string]map[string]bool{}
+	for soname, lib := range union {
+		base := Base(soname)
+		if symbols[base] == nil {
+			symbols[base] = map[string]bool{}
+		}
+		for _, s := range lib.Symbols {
+			symbols[base][s] = true
+		}
+	}
+	for soname, lib := range union {
+		lib.Symbols = sortedKeys(symbols[Base(soname)])
+		union[soname] = lib
+	}
+}
+
 func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {

@@ -37,7 +37,7 @@ func TestEveryManifestIsInItsFormAndCompletes(t *testing.T) {
 				t.Errorf("%s: %s: symbols are not sorted", name, soname)
 			}
 		}
-		if m.Packages["nvidia-cudnn-cu12"] == "" && m.Packages["nvidia-cudnn-cu13"] == "" {
+		if m.Packages["nvidia-cudnn-cu11"] == "" && m.Packages["nvidia-cudnn-cu12"] == "" && m.Packages["nvidia-cudnn-cu13"] == "" {
 			t.Errorf("%s pins no cuDNN", name)
 		}
 	}
@@ -67,6 +67,26 @@ func TestUnionHoldsEverySymbolOfEveryRelease(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A build with CUDA 11 of a release that was only seen with CUDA 12 finds the symbols of that release.
+func TestWidenGivesEveryVersionOfALibraryTheSameSymbols(t *testing.T) {
+	union := map[string]Library{
+		"libx.so.11":         {Node: "libx.so.11", Symbols: []string{"a", "b"}},
+		"libx.so.12":         {Node: "libx.so.12", Symbols: []string{"b", "c"}},
+		"libxLt.so.12":       {Symbols: []string{"d"}},
+		"libxLt-0a1b2c3d.so": {Symbols: []string{"e"}},
+	}
+	Widen(union)
+	want := map[string]Library{
+		"libx.so.11":         {Node: "libx.so.11", Symbols: []string{"a", "b", "c"}},
+		"libx.so.12":         {Node: "libx.so.12", Symbols: []string{"a", "b", "c"}},
+		"libxLt.so.12":       {Symbols: []string{"d", "e"}},
+		"libxLt-0a1b2c3d.so": {Symbols: []string{"d", "e"}},
+	}
+	if diff := cmp.Diff(want, union); diff != "" {
+		t.Error(diff)
 	}
 }
 

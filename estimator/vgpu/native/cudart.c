@@ -6,7 +6,7 @@
 #include <string.h>
 
 #ifndef GV_SONAME_MAJOR
-#error "compile with -DGV_SONAME_MAJOR=12 or 13"
+#error "compile with -DGV_SONAME_MAJOR=11, 12 or 13"
 #endif
 
 static __thread int last_error;
@@ -55,9 +55,10 @@ GV_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device)
 	return GV_OK;
 }
 
-enum { PROPERTY_NAME_BYTES = 256, PROPERTY_UUID = 256, PROPERTY_TOTAL = 288, PROPERTIES_BYTES_12 = 1032, PROPERTIES_BYTES_13 = 1008 };
+enum { PROPERTY_NAME_BYTES = 256, PROPERTY_UUID = 256, PROPERTY_TOTAL = 288, PROPERTIES_BYTES_11 = 728, PROPERTIES_BYTES_12 = 1032, PROPERTIES_BYTES_13 = 1008 };
+enum { PROPERTIES_BYTES = GV_SONAME_MAJOR >= 13 ? PROPERTIES_BYTES_13 : GV_SONAME_MAJOR == 12 ? PROPERTIES_BYTES_12 : PROPERTIES_BYTES_11 };
 
-/* Where a device attribute lies in the properties structure of CUDA 12 and of CUDA 13; -1: not there. */
+/* Where a device attribute lies in the properties structure of CUDA 12 and of CUDA 13; -1: not there. That of CUDA 11 is the beginning of 12's. */
 static const struct { short attribute, offset_12, offset_13, bytes; } properties[] = {
 	{8, 296, 296, 8},    /* shared memory a block */
 	{12, 304, 304, 4},   /* registers a block */
@@ -102,7 +103,7 @@ static int device_properties(char *out, int device)
 
 	if (!gv_valid_device(device))
 		return rt_status(GV_ERROR_INVALID_DEVICE);
-	memset(out, 0, GV_SONAME_MAJOR >= 13 ? PROPERTIES_BYTES_13 : PROPERTIES_BYTES_12);
+	memset(out, 0, PROPERTIES_BYTES);
 	snprintf(out, PROPERTY_NAME_BYTES, "%s", profile->name);
 	gv_device_uuid(device, (unsigned char *)out + PROPERTY_UUID);
 	memcpy(out + PROPERTY_TOTAL, &total, sizeof total);
@@ -111,7 +112,7 @@ static int device_properties(char *out, int device)
 		int value = gv_attribute(properties[i].attribute, device);
 		uint64_t wide = (uint64_t)value;
 
-		if (offset < 0)
+		if (offset < 0 || offset + properties[i].bytes > PROPERTIES_BYTES)
 			continue;
 		if (properties[i].bytes == 8)
 			memcpy(out + offset, &wide, 8);

@@ -6,6 +6,14 @@
 
 struct handle { void *stream; };
 
+int gv_dnn_version(void)
+{
+	enum { LAST_WHEEL_OF_8 = 8902 }; /* what PyTorch's wheels pinned before they went on to 9 */
+	int version = gv_cudnn_version();
+
+	return GV_SONAME_MAJOR == 8 && version >= 90000 ? LAST_WHEEL_OF_8 : version;
+}
+
 size_t gv_dnn_type_bytes(int type)
 {
 	switch (type) {
@@ -51,7 +59,7 @@ GV_EXPORT int cudnnGetStream(struct handle *handle, void **stream)
 
 GV_EXPORT size_t cudnnGetVersion(void)
 {
-	return (size_t)gv_cudnn_version();
+	return (size_t)gv_dnn_version();
 }
 
 GV_EXPORT size_t cudnnGetCudartVersion(void)
@@ -62,9 +70,10 @@ GV_EXPORT size_t cudnnGetCudartVersion(void)
 GV_EXPORT int cudnnGetProperty(int kind, int *value)
 {
 	enum { MAJOR = 0, MINOR = 1 };
-	int version = gv_cudnn_version();
+	int version = gv_dnn_version();
+	int major_unit = version >= 90000 ? 10000 : 1000;
 
-	*value = kind == MAJOR ? version / 10000 : kind == MINOR ? version / 100 % 100 : version % 100;
+	*value = kind == MAJOR ? version / major_unit : kind == MINOR ? version % major_unit / 100 : version % 100;
 	return DNN_OK;
 }
 

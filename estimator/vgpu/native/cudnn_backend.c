@@ -118,7 +118,7 @@ void gv_cudnn_describe_device(void)
 		.cc_major = profile->cc_major,
 		.cc_minor = profile->cc_minor,
 		.sm_count = gv_attribute(GV_ATTR_MULTIPROCESSORS, 0),
-		.cudnn_version = gv_cudnn_version(),
+		.cudnn_version = gv_dnn_version(),
 		.driver_version = profile->cuda_driver_version,
 		.total_bytes = (int64_t)profile->total_bytes,
 		.attribute = attribute_of_first_device,

@@ -141,6 +141,8 @@ int gv_cudnn_version(void)
 	gv_run_once(&once, read_release);
 	if (v[0] >= 9)
 		return v[0] * 10000 + v[1] * 100 + v[2];
+	if (v[0] == 8) /* from 9 on the numbers have another form */
+		return v[0] * 1000 + v[1] * 100 + v[2];
 	return gv_cuda_major() >= 13 ? 91900 : 90100; /* not from PyPI: the oldest of that CUDA major that is modelled */
 }
 

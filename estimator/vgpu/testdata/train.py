@@ -45,7 +45,7 @@ def cnn():
         assert x.is_pinned()
         return x.to(DEVICE, memory_format=torch.channels_last, non_blocking=True), y.to(DEVICE, non_blocking=True)
 
-    train(model, batch, cross_entropy, scaler=torch.amp.GradScaler("cuda"), autocast=torch.float16)
+    train(model, batch, cross_entropy, scaler=(getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler)(), autocast=torch.float16)
 
 
 def transformer():

@@ -34,6 +34,7 @@ torch.cuda.empty_cache()
 torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=20_000_000)
 live = []
 ooms = 0
+OutOfMemory = getattr(torch, "OutOfMemoryError", None) or torch.cuda.OutOfMemoryError  # before 2.5 it has only the longer name
 for _ in range(requests):
     what = rng.random()
     if live and what < 0.47:
@@ -53,7 +54,7 @@ for _ in range(requests):
         with torch.cuda.stream(rng.choice(streams)):
             try:
                 live.append(torch.empty(size(), dtype=torch.uint8, device="cuda"))
-            except torch.OutOfMemoryError:
+            except OutOfMemory:
                 ooms += 1
                 del live[::3]
 snapshot = torch.cuda.memory._snapshot()

@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ const (
 
 var (
 	nvidiaLibrary  = regexp.MustCompile(`^lib(cu|nv|nccl)`)
+	openedLibrary  = regexp.MustCompile(`^lib(cu|nv|nccl)[A-Za-z0-9_-]{1,60}\.so\.[0-9]{1,3}(\.[0-9]{1,3})?$`)
+	wheelHash      = regexp.MustCompile(`-[0-9a-f]{8}\.so`)
 	driverName     = regexp.MustCompile(`^cu[A-Z][A-Za-z0-9]{2,60}(_v[0-9])?$`)
 	managementName = regexp.MustCompile(`^nvml[A-Z][A-Za-z0-9]{2,60}(_v[0-9])?$`)
 	pinned         = regexp.MustCompile(`^Requires-Dist: (nvidia-[a-z0-9-]+|cuda-toolkit)(?:\[[^\]]*\])? ?\(?==([0-9][0-9.]*)\)?`)
@@ -68,8 +71,17 @@ func read(site string) (manifest.Manifest, error) {
 	if len(paths) == 0 {
 		return m, fmt.Errorf("%s: no torch/lib/*.so", site)
 	}
-	c := collector{symbols: map[string]map[string]bool{driverLibrary: {}, managementLibrary: {}}, nodes: map[string]string{}}
+	c := collector{symbols: map[string]map[string]bool{driverLibrary: {}, managementLibrary: {}}, nodes: map[string]string{}, own: map[string]bool{}}
 	for _, p := range paths {
+		// A library that the wheel holds under a name with a hash is NVIDIA's all the same.
+		if base := filepath.Base(p); !wheelHash.MatchString(base) {
+			c.own[base] = true
+		}
+	}
+	for _, p := range paths {
+		if !c.own[filepath.Base(p)] {
+			continue
+		}
 		if err := c.addObject(p); err != nil {
 			return m, fmt.Errorf("%s: %w", p, err)
 		}
@@ -126,6 +138,18 @@ type collector struct {
 	symbols map[string]map[string]bool // by SONAME
 	nodes   map[string]string          // version node by SONAME
 	loose   []string                   // undefined symbols without a version
+	own     map[string]bool            // PyTorch's own libraries
+}
+
+// wants says whether a library of that name is one to stand in for.
+func (c *collector) wants(soname string) bool {
+	return nvidiaLibrary.MatchString(soname) && !c.own[soname]
+}
+
+func (c *collector) addLibrary(soname string) {
+	if c.symbols[soname] == nil {
+		c.symbols[soname] = map[string]bool{}
+	}
 }
 
 func (c *collector) addObject(path string) error {
@@ -139,8 +163,8 @@ func (c *collector) addObject(path string) error {
 		return err
 	}
 	for _, soname := range needed {
-		if nvidiaLibrary.MatchString(soname) && c.symbols[soname] == nil {
-			c.symbols[soname] = map[string]bool{}
+		if c.wants(soname) {
+			c.addLibrary(soname)
 		}
 	}
 	imported, err := f.ImportedSymbols()
@@ -151,7 +175,7 @@ func (c *collector) addObject(path string) error {
 		switch {
 		case s.Version == "" && s.Library == "":
 			c.loose = append(c.loose, s.Name)
-		case nvidiaLibrary.MatchString(s.Library):
+		case c.wants(s.Library):
 			if old := c.nodes[s.Library]; old != "" && old != s.Version {
 				return fmt.Errorf("%s: version nodes %q and %q", s.Library, old, s.Version)
 			}
@@ -159,28 +183,31 @@ func (c *collector) addObject(path string) error {
 			c.symbols[s.Library][s.Name] = true
 		}
 	}
-	// The driver and the management library are opened at run time, by names that lie in the read-only data.
-	if strings.HasPrefix(filepath.Base(path), "libc10_cuda.") {
-		return c.addStrings(f)
-	}
-	return nil
+	return c.addStrings(f, strings.HasPrefix(filepath.Base(path), "libc10_cuda."))
 }
 
-func (c *collector) addStrings(f *elf.File) error {
+// addStrings finds what is opened at run time, by names that lie in the read-only data: libraries, and, where names says so,
+// symbols of the driver and of the management library.
+func (c *collector) addStrings(f *elf.File, names bool) error {
 	section := f.Section(".rodata")
 	if section == nil {
-		return errors.New("no .rodata")
+		return nil
 	}
 	data, err := section.Data()
 	if err != nil {
 		return err
 	}
-	for _, s := range strings.Split(string(data), "\x00") {
+	for len(data) > 0 {
+		text, rest, _ := bytes.Cut(data, []byte{0})
+		data = rest
 		switch {
-		case driverName.MatchString(s):
-			c.symbols[driverLibrary][s] = true
-		case managementName.MatchString(s):
-			c.symbols[managementLibrary][s] = true
+		case len(text) > 80:
+		case openedLibrary.Match(text) && c.wants(string(text)):
+			c.addLibrary(string(text))
+		case names && driverName.Match(text):
+			c.symbols[driverLibrary][string(text)] = true
+		case names && managementName.Match(text):
+			c.symbols[managementLibrary][string(text)] = true
 		}
 	}
 	return nil
@@ -203,7 +230,7 @@ func (c *collector) placeLoose() {
 			continue
 		}
 		for soname := range c.symbols {
-			if strings.HasPrefix(soname, prefix) {
+			if strings.HasPrefix(wheelHash.ReplaceAllString(soname, ".so"), prefix) {
 				c.symbols[soname][name] = true
 			}
 		}

@@ -56,6 +56,7 @@ func run(answersPath, publicPath, out string) error {
 	if err != nil {
 		return err
 	}
+	manifest.Widen(union)
 	sonames := make([]string, 0, len(union))
 	for soname, lib := range union {
 		sonames = append(sonames, soname)
@@ -164,7 +165,7 @@ func expression(text string) (string, error) {
 }
 
 func match(rules []rule, soname, symbol string) (rule, bool) {
-	library, _, _ := strings.Cut(soname, ".so")
+	library := manifest.Base(soname)
 	for _, r := range rules {
 		if ok, _ := path.Match(r.pattern, symbol); ok && r.library == library {
 			return r, true

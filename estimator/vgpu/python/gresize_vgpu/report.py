@@ -6,7 +6,7 @@ import platform
 import sys
 import time
 
-from . import values
+from . import releases, values
 
 SCHEMA = "gresize.vgpu.python/1"
 MOST_STEPS = 1024
@@ -106,8 +106,8 @@ def memory_fraction(torch, device):
     current = torch.cuda.current_device()
     try:
         return torch.cuda.memory.get_per_process_memory_fraction(device)
-    except Exception:  # older releases have none
-        return 1.0
+    except Exception:  # older releases cannot be asked
+        return releases.memory_fraction(device)
     finally:
         torch.cuda.set_device(current)  # PyTorch 2.6 makes the device that it is asked about the current one
 

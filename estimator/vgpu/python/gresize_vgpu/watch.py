@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, ledger, ranks, report, values
+from . import after_import, ledger, ranks, releases, report, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -283,6 +283,7 @@ def start(torch):
     _quietly(_hook_optimizers, watch, torch)
     _quietly(_hook_scaler, watch, torch)
     _quietly(_hook_resets, watch, torch)
+    _quietly(releases.hook_memory_fraction, torch)
     _quietly(values.hook_tensors, torch)
     _quietly(values.hook_sizes, torch)
     _quietly(values.hook_save, torch, report.all_reads)
