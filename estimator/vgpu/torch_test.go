@@ -77,7 +77,7 @@ func runPython(t *testing.T, release string, devices int, args []string, more ..
 	begin := time.Now()
 	out, err := cmd.CombinedOutput()
 	o := outcome{output: string(out), failed: err != nil}
-	defer func() { matrix.note(t, release, name, &o, time.Since(begin)) }()
+	defer func() { matrix.note(t, release, args[len(args)-1], &o, time.Since(begin)) }()
 	if o.reports, err = ReadReports(reports); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
