@@ -174,6 +174,7 @@ class World:
     rank = None
     size = 1
     some = False  # not all ranks are run
+    store = None
     groups = {}  # name of a process group -> its ranks in the world
 
     @classmethod
@@ -317,11 +318,12 @@ def _hook_init(torch, module, watch):
             name = init_method
         else:
             name = "%s:%s" % (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
-        launch = os.environ.get("TORCHELASTIC_RUN_ID", "") + os.environ.get("SLURM_STEP_ID", "")
-        name = hashlib.sha256(("%s %s %s %d" % (name, launch, os.getsid(0), calls[0])).encode()).hexdigest()[:16]
+        # One script may start one job after the other under the same address.
+        launch = os.environ.get("TORCHELASTIC_RUN_ID") and os.getppid() or os.environ.get("SLURM_STEP_ID")
+        name = hashlib.sha256(("%s %s %d" % (name, launch, calls[0])).encode()).hexdigest()[:16]
         backing = torch.distributed.FileStore(os.path.join(directory(), "store-" + name), -1)
-        own = _make_store_class(torch)(backing)
-        result = original(backend, *args, world_size=size, rank=mine, store=own, **named)
+        World.store = _make_store_class(torch)(backing)  # kept: the C++ side does not hold the Python half of it
+        result = original(backend, *args, world_size=size, rank=mine, store=World.store, **named)
         _joined(module, watch)
         return result
 
