@@ -239,7 +239,7 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	})
 	add, err := r.options.Engine.Environment(EngineOptions{
 		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
-		CapacityBytes: r.options.CapacityBytes, Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(), RecordEvents: true,
+		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(), RecordEvents: true,
 	}, env)
 	if err != nil {
 		return nil, fmt.Errorf("probe: virtual GPU: %w", err)

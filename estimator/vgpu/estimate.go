@@ -59,7 +59,7 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 		HostPeakBytes: b.Manifest.HostPeakBytes, WallSeconds: b.Manifest.Timings.RunMillis / 1000,
 	}}
 	for i := range ranks {
-		point, high := p.OutsideBytes(ranks[i].Libraries)
+		point, high := ranks[i].outside(p)
 		a.Ranks = append(a.Ranks, ranks[i].estimate(ranks[i].Rank, point, high))
 	}
 	a.judgeReasons()

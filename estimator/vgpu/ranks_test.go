@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"os"
 	"strconv"
 	"testing"
 )
@@ -54,4 +55,52 @@ func TestTwoRanks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestManyRanks runs what takes minutes. Of many ranks the first and the last are run, and show what each rank of the whole job shows.
+func TestManyRanks(t *testing.T) {
+	if os.Getenv("GRESIZE_NIGHTLY") == "" {
+		t.Log("run by make nightly")
+		return
+	}
+	torchrun := func(perNode, nodes int, name string) []string {
+		return []string{"-m", "torch.distributed.run", "--nproc-per-node", strconv.Itoa(perNode), "--nnodes", strconv.Itoa(nodes), "--rdzv-backend", "c10d",
+			"--rdzv-endpoint", "localhost:0", "--rdzv-id", "test", "testdata/ranks.py", name}
+	}
+	run := func(t *testing.T, gpus, most int, arguments ...string) []rankReport {
+		t.Helper()
+		o := launch(t, "2.6.0", gpus, most, arguments...)
+		if o.failed || o.reports.Steps < 4 || len(o.reports.Reasons) != 0 {
+			t.Fatalf("%d ranks, %d steps, reasons %+v\n%s", len(o.ranks), o.reports.Steps, o.reports.Reasons, o.output)
+		}
+		return o.ranks
+	}
+	for _, name := range []string{"fsdp1", "fsdp2", "tensor_parallel", "pipeline"} {
+		t.Run(name, func(t *testing.T) {
+			all, some := run(t, 4, 4, torchrun(4, 1, name)...), run(t, 4, 2, torchrun(4, 1, name)...)
+			if len(all) != 4 || len(some) != 2 || some[0].Rank != 0 || some[1].Rank != 3 {
+				t.Fatalf("%d and %d ranks", len(all), len(some))
+			}
+			for i, r := range []rankReport{all[0], all[3]} {
+				if r.PeakAllocatedBytes != some[i].PeakAllocatedBytes || r.PeakReservedBytes != some[i].PeakReservedBytes {
+					t.Errorf("rank %d: %d allocated and %d reserved among all, %d and %d without the others", r.Rank,
+						r.PeakAllocatedBytes, r.PeakReservedBytes, some[i].PeakAllocatedBytes, some[i].PeakReservedBytes)
+				}
+			}
+		})
+	}
+	t.Run("64 ranks on 8 nodes", func(t *testing.T) {
+		ranks := run(t, 8, 2, torchrun(8, 8, "fsdp2")...)
+		if len(ranks) != 2 || ranks[1].Rank != 63 || ranks[1].Node != 7 || ranks[1].Device != 7 || ranks[1].WorldSize != 64 {
+			t.Errorf("%+v", ranks)
+		}
+	})
+	t.Run("mp.spawn", func(t *testing.T) {
+		if ranks := run(t, 2, 2, "testdata/ranks.py", "spawn", "ddp"); len(ranks) != 2 {
+			t.Errorf("%+v", ranks)
+		}
+		if ranks := run(t, 6, 2, "testdata/ranks.py", "spawn", "fsdp2"); len(ranks) != 2 || ranks[1].Rank != 5 {
+			t.Errorf("%+v", ranks)
+		}
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/gresize/gresize/estimator/gpu"
 )
 
 const maxWorld = 1 << 20
@@ -12,6 +14,29 @@ const maxWorld = 1 << 20
 type Communicator struct {
 	Ranks int   `json:"ranks"`
 	Made  int64 `json:"made"`
+	// Peers are the ranks that were sent to or received from one by one, in all these groups together.
+	Peers int64 `json:"peers"`
+}
+
+// outside is the device memory that no allocator of PyTorch sees, as a point and the upper end of its interval. NCCL's depends on the
+// groups that were made.
+func (r *rankReport) outside(p *gpu.Profile) (pointBytes, highBytes int64) {
+	if len(r.Communicators) == 0 {
+		return p.OutsideBytes(r.Libraries)
+	}
+	var use gpu.NCCLUse
+	for _, c := range r.Communicators {
+		use.Peers += c.Peers
+		switch {
+		case c.Ranks == 2:
+			use.Pairs += c.Made
+		case c.Ranks > 2:
+			use.Groups += c.Made
+		}
+	}
+	point, high := p.OutsideBytes(slices.DeleteFunc(slices.Clone(r.Libraries), func(name string) bool { return name == "nccl" }))
+	nccl := p.NCCLBytes(use)
+	return point + nccl.Bytes, high + nccl.High()
 }
 
 func checkCommunicators(list []Communicator) error {
@@ -19,7 +44,7 @@ func checkCommunicators(list []Communicator) error {
 		return errors.New("communicators: too many entries")
 	}
 	for _, c := range list {
-		if c.Ranks < 1 || c.Ranks > maxWorld || c.Made < 0 || c.Made > maxSteps {
+		if c.Ranks < 1 || c.Ranks > maxWorld || c.Made < 0 || c.Made > maxWorld || c.Peers < 0 || c.Peers > maxWorld {
 			return fmt.Errorf("communicators: %d of %d ranks", c.Made, c.Ranks)
 		}
 	}

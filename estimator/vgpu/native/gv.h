@@ -121,6 +121,7 @@ struct gv_unanswered {
 
 GV_EXPORT void gv_use(enum gv_library library);
 GV_EXPORT void gv_communicator(int ranks); /* one more group of GPUs that talk to each other */
+GV_EXPORT void gv_communicator_peer(int ranks); /* in a group of that size, the first data from one GPU to one other */
 GV_EXPORT void gv_bounded(enum gv_bound bound, uint64_t bytes);
 GV_EXPORT void gv_unanswered(struct gv_unanswered *symbol);
 GV_EXPORT void gv_unanswered_name(const char *name); /* for a name that was looked up and not found */

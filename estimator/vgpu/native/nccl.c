@@ -61,6 +61,7 @@ static int new_communicator(struct communicator **out, int ranks, const struct u
 	c = gv_new(sizeof *c);
 	c->ranks = ranks;
 	c->rank = rank;
+	c->met = gv_new((size_t)ranks * sizeof *c->met);
 	c->sent = gv_new((size_t)ranks * sizeof *c->sent);
 	c->received = gv_new((size_t)ranks * sizeof *c->received);
 	memcpy(c->id, id->bytes, sizeof c->id);
@@ -78,6 +79,7 @@ static int free_communicator(struct communicator *c)
 	if (!c)
 		return 0;
 	exchange_close(c->exchange);
+	free(c->met);
 	free(c->sent);
 	free(c->received);
 	free(c);

@@ -10,6 +10,7 @@ struct communicator {
 	struct exchange *exchange; /* NULL: this rank is alone */
 	uint64_t posted;           /* collectives so far */
 	uint64_t splits;
+	bool *met;                 /* peers that were sent to or received from */
 	uint64_t *sent, *received; /* messages so far, for each peer */
 };
 

@@ -93,6 +93,10 @@ static void begin(struct call *call, const char *from)
 {
 	struct communicator *c = call->c;
 
+	if ((call->kind == SEND || call->kind == RECEIVE) && call->peer != c->rank && !c->met[call->peer]) {
+		c->met[call->peer] = true;
+		gv_communicator_peer(c->ranks);
+	}
 	if (call->kind == SEND) {
 		call->mine = known_copy(from, call->bytes);
 		if (call->bytes <= EXCHANGE_MOST_BYTES)

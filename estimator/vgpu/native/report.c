@@ -31,7 +31,7 @@ static struct { struct gv_unanswered symbol; char name[LOOKUP_BYTES]; } lookups[
 static unsigned lookup_count;
 static uint64_t handles[GV_LIBRARIES];
 static struct { uint64_t calls, largest; } bounds[GV_BOUNDS];
-static struct { int ranks; uint64_t made; } communicators[MAX_COMMUNICATOR_SIZES];
+static struct { int ranks; uint64_t made, peers; } communicators[MAX_COMMUNICATOR_SIZES];
 static uint64_t small_reads, large_reads, true_reads;
 
 static uint64_t load(uint64_t *counter)
@@ -73,17 +73,29 @@ void gv_bounded(enum gv_bound bound, uint64_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
-void gv_communicator(int ranks)
+/* of_size is the entry for groups of that size; where there are too many sizes, the last entry holds the largest of them. */
+static int of_size(int ranks)
 {
 	int i = 0;
 
-	pthread_mutex_lock(&lock);
 	while (i < MAX_COMMUNICATOR_SIZES - 1 && communicators[i].made && communicators[i].ranks != ranks)
 		i++;
-	/* More sizes than there is room for: the last entry holds the largest of them. */
 	if (ranks > communicators[i].ranks)
 		communicators[i].ranks = ranks;
-	communicators[i].made++;
+	return i;
+}
+
+void gv_communicator(int ranks)
+{
+	pthread_mutex_lock(&lock);
+	communicators[of_size(ranks)].made++;
+	pthread_mutex_unlock(&lock);
+}
+
+void gv_communicator_peer(int ranks)
+{
+	pthread_mutex_lock(&lock);
+	communicators[of_size(ranks)].peers++;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -136,7 +148,8 @@ static void write_usage(FILE *f)
 	fputs("},\"communicators\":[", f);
 	separator = "";
 	for (int i = 0; i < MAX_COMMUNICATOR_SIZES && communicators[i].made; i++) {
-		fprintf(f, "%s{\"ranks\":%d,\"made\":%llu}", separator, communicators[i].ranks, (unsigned long long)communicators[i].made);
+		fprintf(f, "%s{\"ranks\":%d,\"made\":%llu,\"peers\":%llu}", separator, communicators[i].ranks,
+			(unsigned long long)communicators[i].made, (unsigned long long)communicators[i].peers);
 		separator = ",";
 	}
 	fputs("],\"unanswered\":{", f);
