@@ -11,8 +11,6 @@ import (
 )
 
 const (
-	// valuesPerStepExpected is what a plain loop reads back: its loss, and whether a scaler found an overflow.
-	valuesPerStepExpected = 2
 	// namedSymbols bounds the list of unanswered symbols that become reasons of their own.
 	namedSymbols = 16
 	// convAllowancePercent is the least by which the interval is widened where the workspaces of convolutions are modelled: twice
@@ -144,12 +142,7 @@ func (a *answer) judgeRank(r *rankReport) {
 		slices.Sort(kinds)
 		a.lower(estimator.High, "workspace_bounded", strings.Join(kinds, ", "))
 	}
-	if r.Coverage.ValuesPerStep > valuesPerStepExpected {
-		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.1f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
-	}
-	if r.Coverage.Decisions > 0 {
-		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program compared values that it had read back or took sizes from them, %d times: on a real GPU it may go another way", r.Coverage.Decisions))
-	}
+	a.judgeValues(r)
 	if r.Coverage.LargerLoaderUnread {
 		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}

@@ -28,6 +28,8 @@ type Coverage struct {
 	ValuesPerStep  float64 `json:"values_per_step"`
 	// Decisions counts comparisons of such values.
 	Decisions int64 `json:"decisions"`
+	// Values says how the process was answered where only a kernel could have known.
+	Values ValuesSide `json:"values"`
 	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
 	LoadersUnread      int  `json:"loaders_unread,omitempty"`
 	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
@@ -86,6 +88,7 @@ func newRankReports(p *process) []rankReport {
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
+		base.Coverage.Values = py.Values
 		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction
 		base.GlobalRank, base.Node = py.Rank, py.Node
 		if py.WorldSize != nil {
@@ -174,6 +177,9 @@ func parseRank(data []byte) (rankReport, error) {
 	}
 	sizes := []int64{r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
 	counts := []int64{r.Segments, r.Retries, r.OOMs, r.Refused, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
+	if err := r.Coverage.Values.check(); err != nil {
+		return r, err
+	}
 	for name, b := range r.Coverage.Bounded {
 		if !plainName.MatchString(name) {
 			return r, fmt.Errorf("bounded: %.40q is no name", name)

@@ -124,14 +124,16 @@ type Python struct {
 	ValuesReadBack int64          `json:"values_read_back"`
 	// Decisions counts comparisons of values that were read back. LoadersUnread are data loaders that were made and not read;
 	// LargerLoaderUnread says that one of them has a larger batch than all that were read.
-	Decisions          int64   `json:"decisions"`
-	LoadersUnread      int     `json:"loaders_unread"`
-	LargerLoaderUnread bool    `json:"larger_loader_unread"`
-	IdleOptimizer      bool    `json:"idle_optimizer"`
-	MemoryFraction     bool    `json:"memory_fraction"`
-	HostPeakBytes      int64   `json:"host_peak_bytes"`
-	BeganUnix          float64 `json:"began_unix"`
-	WallSeconds        float64 `json:"wall_seconds"`
+	Decisions int64 `json:"decisions"`
+	// Values says how the process was answered where only a kernel could have known.
+	Values             ValuesSide `json:"values"`
+	LoadersUnread      int        `json:"loaders_unread"`
+	LargerLoaderUnread bool       `json:"larger_loader_unread"`
+	IdleOptimizer      bool       `json:"idle_optimizer"`
+	MemoryFraction     bool       `json:"memory_fraction"`
+	HostPeakBytes      int64      `json:"host_peak_bytes"`
+	BeganUnix          float64    `json:"began_unix"`
+	WallSeconds        float64    `json:"wall_seconds"`
 }
 
 // The reasons for which the Python layer writes a report.
@@ -347,7 +349,13 @@ func ParsePython(data []byte) (*Python, error) {
 		return nil, errors.New("wall_seconds: out of range")
 	}
 	var sizes []int64
-	counts := []int64{p.ValuesReadBack}
+	counts := []int64{p.ValuesReadBack, p.Values.Followed}
+	if err := p.Values.check(); err != nil {
+		return nil, err
+	}
+	for _, calls := range p.Values.Uses {
+		counts = append(counts, calls)
+	}
 	for i, step := range p.PerStep {
 		if len(step) != 4 {
 			return nil, fmt.Errorf("per_step[%d]: %d numbers, want 4", i, len(step))

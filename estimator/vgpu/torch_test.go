@@ -210,7 +210,7 @@ func TestEndsOfRuns(t *testing.T) {
 		t.Run("masked-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "masked")
-			if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !hasReason(e, "values_compared") {
+			if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !hasReason(e, "values_bounded") {
 				t.Errorf("confidence %s: %v\n%s", e.Confidence, e.Reasons, o.output)
 			}
 		})

@@ -202,6 +202,12 @@ GV_EXPORT uint64_t gresize_vgpu_values_read_back(void)
 	return load(&small_reads);
 }
 
+/* gresize_vgpu_unknown_reads counts reads of any size that were not answered by what the host had put there. */
+GV_EXPORT uint64_t gresize_vgpu_unknown_reads(void)
+{
+	return load(&small_reads) + load(&large_reads);
+}
+
 static void count_unanswered(struct gv_unanswered *symbol)
 {
 	bool first;

@@ -6,7 +6,7 @@ import platform
 import sys
 import time
 
-from . import releases, values
+from . import releases
 
 SCHEMA = "gresize.vgpu.python/1"
 MOST_STEPS = 1024
@@ -23,7 +23,7 @@ def complain():
         traceback.print_exc(file=sys.stderr)
 
 
-def _library():
+def library():
     """The native layer that is already in this process; None when no library was replaced."""
     global _native
     if _native is None:
@@ -31,25 +31,33 @@ def _library():
             # RTLD_NOLOAD: opening it anew would put a second state beside the one in use.
             _native = ctypes.CDLL("libgresize-vgpu.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
             _native.gresize_vgpu_values_read_back.restype = ctypes.c_uint64
+            _native.gresize_vgpu_unknown_reads.restype = ctypes.c_uint64
         except (OSError, AttributeError):
             _native = False
     return _native or None
 
 
-def values_read_back():
+def values_read_back(watched):
     """Small reads of what a kernel would have computed, but those whose use is watched."""
-    return max(0, all_reads() - values.Decisions.watched_reads)
+    return max(0, all_reads() - watched)
+
+
+def unknown_reads():
+    """Reads of any size of what a kernel would have computed."""
+    native = library()
+    return int(native.gresize_vgpu_unknown_reads()) if native else 0
 
 
 def all_reads():
-    library = _library()
-    return int(library.gresize_vgpu_values_read_back()) if library else 0
+    """Small reads of what a kernel would have computed."""
+    native = library()
+    return int(native.gresize_vgpu_values_read_back()) if native else 0
 
 
 def flush_native():
-    library = _library()
-    if library:
-        library.gresize_vgpu_flush()
+    native = library()
+    if native:
+        native.gresize_vgpu_flush()
 
 
 def _host_peak_bytes():
@@ -169,7 +177,7 @@ def write(watch, reason, exception=None, initializing=False):
             "cuda": torch.version.cuda,
             "cudnn": _cudnn_version(torch, bool(devices)),
             "cuda_initialized": watch.cuda_used() or initializing,
-            "virtual": _library() is not None,
+            "virtual": library() is not None,
             "rank": watch.rank,
             "local_rank": integer("LOCAL_RANK"),
             "world_size": watch.world_size,
@@ -181,8 +189,9 @@ def write(watch, reason, exception=None, initializing=False):
             "flat": watch.flat(),
             "per_step": watch.history,
             "devices": devices,
-            "values_read_back": values_read_back(),
-            "decisions": values.Decisions.count,
+            "values_read_back": values_read_back(watch.decisions.watched_reads),
+            "decisions": watch.decisions.count,
+            "values": watch.calls.shadow.report(),
             "loaders_unread": unread,
             "larger_loader_unread": larger,
             "idle_optimizer": watch.idle_optimizer(),

@@ -1,14 +1,16 @@
 """Notices what the figures cannot stand for: decisions by values that only a kernel could have computed, and phases that were not reached.
 
-On the virtual GPU such values are zero, so a branch on one of them may go the other way than on a real card. Reading a loss to print it is
-harmless; comparing it is not. Guards against NaN and infinity are what a healthy run passes, and do not count.
+What shadow.py knows of a tensor is its value; for the rest a policy stands in, and a branch on it may go the other way than on a real card.
+Reading a loss to print it is harmless; comparing it is not. Guards against NaN and infinity are what a healthy run passes, and do not count.
 """
 import functools
+import os
+import shutil
 import sys
+import tempfile
 import weakref
 
-GUARDS = ("isnan", "isinf", "isfinite", "isneginf", "isposinf")
-
+from . import report
 
 class Decisions:
     """The number of comparisons of values that were read back from the device, and of reads that are accounted for by that."""
@@ -44,126 +46,120 @@ def _compared(base):
 ReadFloat, ReadInt = _compared(float), _compared(int)
 
 
-def hook_tensors(torch):
+def hook_tensors(torch, shadow):
+    """Reads of a single value: answered by what is known of the tensor, and else by the policy."""
     tensor = torch.Tensor
-    original_item, original_bool = tensor.item, tensor.__bool__
+    original_item, original_bool, original_list = tensor.item, tensor.__bool__, tensor.tolist
+
+    def read(self, original):
+        """The true value, or what the policy says, and whether it is true."""
+        entry = shadow.find(self)
+        before, small = report.unknown_reads(), report.all_reads()
+        value = original(self)
+        if entry is not None:
+            Decisions.watched_reads += report.all_reads() - small
+            return getattr(entry.mirror, original.__name__)(), not entry.taint.kind
+        return value, report.unknown_reads() == before
 
     @functools.wraps(original_item)
     def item(self):
-        value = original_item(self)
-        if not self.is_cuda:
-            return value
-        if getattr(self, "_gresize_guard", False):
-            Decisions.watched_reads += 1
-            return value
-        if isinstance(value, bool):
-            Decisions.note()
+        if not self.is_cuda or not shadow.on:
+            return original_item(self)
+        small = report.all_reads()
+        value, true = read(self, original_item)
+        if true:
             return value
         if type(value) is float:
-            Decisions.watched_reads += 1
-            return ReadFloat(value)
+            known = shadow.find(self)
+            Decisions.watched_reads += report.all_reads() - small if known is None else 0
+            return ReadFloat(value if known is not None else shadow.policy.scalar())
+        if type(value) is bool:
+            Decisions.note()
+            if shadow.find(self) is None:
+                value = bool(shadow.policy.count(1))
+        shadow.use("item" if shadow.find(self) is not None or type(value) is bool else "unbounded")
         return ReadInt(value) if type(value) is int else value
 
     @functools.wraps(original_bool)
     def as_bool(self):
-        if self.is_cuda:
-            Decisions.watched_reads += 1
-            if not getattr(self, "_gresize_guard", False):
-                Decisions.note()
-        return original_bool(self)
-
-    tensor.item, tensor.__bool__ = item, as_bool
-    for name in GUARDS:
-        for owner in (torch, tensor):
-            if hasattr(owner, name):
-                setattr(owner, name, _guard(getattr(owner, name)))
-    for name in ("any", "all"):
-        setattr(tensor, name, _carry(getattr(tensor, name)))
-
-
-# What these return is as large as the values say.
-SIZED = ("nonzero", "argwhere", "masked_select", "unique", "unique_consecutive")
-
-
-def hook_sizes(torch):
-    """An index by a mask gives as many rows as the mask has ones, which are zeros here: the program decides by values without reading one."""
-    tensor = torch.Tensor
-    original_getitem, original_where = tensor.__getitem__, torch.where
-    masks = (torch.bool, torch.uint8)
-
-    def is_mask(index):
-        return isinstance(index, tensor) and index.is_cuda and index.dtype in masks and index.dim() > 0
-
-    @functools.wraps(original_getitem)
-    def getitem(self, index):
-        if is_mask(index) or (type(index) in (tuple, list) and any(is_mask(i) for i in index)):
+        if not self.is_cuda or not shadow.on or self.numel() != 1:
+            return original_bool(self)
+        small, entry = report.all_reads(), shadow.find(self)
+        value, true = read(self, original_bool)
+        if not true:
+            if entry is None:
+                Decisions.watched_reads += report.all_reads() - small
+                value = bool(shadow.policy.count(1))
             Decisions.note()
-        return original_getitem(self, index)
+            shadow.use("bool")
+        return value
 
-    @functools.wraps(original_where)
-    def where(condition, *args, **kwargs):
-        if not args and not kwargs and is_mask_like(condition):
-            Decisions.note()
-        return original_where(condition, *args, **kwargs)
+    @functools.wraps(original_list)
+    def tolist(self):
+        if not self.is_cuda or not shadow.on:
+            return original_list(self)
+        value, true = read(self, original_list)
+        if not true and not self.is_floating_point():
+            shadow.use("item" if shadow.find(self) is not None else "unbounded")
+        return value
 
-    def is_mask_like(value):
-        return isinstance(value, tensor) and value.is_cuda
+    def converted(name, kind):
+        original = getattr(tensor, name)
 
-    def sized(original):
         @functools.wraps(original)
-        def call(*args, **kwargs):
-            first = args[0] if args else kwargs.get("input")
-            if is_mask_like(first):
-                Decisions.note()
-            return original(*args, **kwargs)
+        def convert(self):
+            return kind(item(self)) if self.is_cuda and shadow.on and self.numel() == 1 else original(self)
 
-        return call
+        setattr(tensor, name, convert)
 
-    tensor.__getitem__, torch.where = getitem, where
-    for name in SIZED:
-        for owner in (torch, tensor):
-            if hasattr(owner, name):
-                setattr(owner, name, sized(getattr(owner, name)))
+    tensor.item, tensor.__bool__, tensor.tolist = item, as_bool, tolist
+    for name, kind in (("__int__", int), ("__index__", int), ("__float__", float)):
+        converted(name, kind)
 
 
-def hook_save(torch, all_reads):
-    """What is written to a checkpoint decides nothing."""
-    original = torch.save
+class Saves:
+    """What is written to a checkpoint decides nothing; and a checkpoint that was written because of a comparison of values that nobody
+    computed does not replace a file of the program's: it goes to a place of its own, from where it is read again."""
 
-    @functools.wraps(original)
-    def save(*args, **kwargs):
-        before = all_reads()
-        try:
-            return original(*args, **kwargs)
-        finally:
-            Decisions.watched_reads += all_reads() - before
+    def __init__(self):
+        self.apart = {}
+        self.directory = None
+        self.seen = 0
 
-    torch.save = save
+    def step(self):
+        self.seen = Decisions.count
 
+    def _place(self, path):
+        if self.directory is None:
+            self.directory = tempfile.mkdtemp(prefix="gresize-saves-")
+        path = os.path.abspath(os.fspath(path))
+        return self.apart.setdefault(path, os.path.join(self.directory, str(len(self.apart))))
 
-def _mark(result):
-    try:
-        result._gresize_guard = True
-    except AttributeError:
-        pass
-    return result
+    def hook(self, torch):
+        original_save, original_load = torch.save, torch.load
 
+        @functools.wraps(original_save)
+        def save(obj, f, *args, **kwargs):
+            before = report.all_reads()
+            if isinstance(f, (str, os.PathLike)) and Decisions.count != self.seen:
+                f = self._place(f)
+            try:
+                return original_save(obj, f, *args, **kwargs)
+            finally:
+                Decisions.watched_reads += report.all_reads() - before
 
-def _guard(original):
-    @functools.wraps(original)
-    def test(*args, **kwargs):
-        return _mark(original(*args, **kwargs))
+        @functools.wraps(original_load)
+        def load(f, *args, **kwargs):
+            if self.apart and isinstance(f, (str, os.PathLike)):
+                f = self.apart.get(os.path.abspath(os.fspath(f)), f)
+            return original_load(f, *args, **kwargs)
 
-    return test
+        torch.save, torch.load = save, load
 
-
-def _carry(original):
-    @functools.wraps(original)
-    def reduce(self, *args, **kwargs):
-        result = original(self, *args, **kwargs)
-        return _mark(result) if getattr(self, "_gresize_guard", False) else result
-
-    return reduce
+    def clean(self):
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            self.directory, self.apart = None, {}
 
 
 class Loaders:

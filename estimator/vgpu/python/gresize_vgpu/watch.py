@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, ledger, ranks, releases, report, values
+from . import after_import, ledger, policy, ranks, releases, report, shadow_calls, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -45,6 +45,9 @@ class Watch:
         self.lock = threading.RLock()
         self.done = False
         self.loaders = values.Loaders()
+        self.decisions = values.Decisions
+        self.calls = shadow_calls.Calls(torch)
+        self.saves = values.Saves()
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
         self.rank = report.integer("RANK")
         self.world_size = report.integer("WORLD_SIZE")
@@ -78,6 +81,7 @@ class Watch:
     def on_backward(self):
         with self.lock:
             self.backward_calls += 1
+            self.saves.step()
             if len(self.optimizers) or self.optimizer_steps:
                 return
             if self.backward_calls % BACKWARD_FACTOR == 0:
@@ -85,6 +89,7 @@ class Watch:
 
     def on_optimizer_step(self, optimizer):
         with self.lock:
+            self.saves.step()
             if self.ledger is not None:
                 _quietly(self.ledger.mark, "optimizer_end")
                 _quietly(self.ledger.observe, self.optimizers)
@@ -102,7 +107,7 @@ class Watch:
             _quietly(self.ledger.mark, "step", number)
         allocated, reserved = self.peaks()
         if len(self.history) < report.MOST_STEPS:
-            self.history.append([number, allocated, reserved, report.values_read_back()])
+            self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
         if self.cuda_used() and self._enough(number):
             self.stop("stopped")
         elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
@@ -141,6 +146,7 @@ class Watch:
                         stream.flush()
                     except Exception:
                         pass
+                self.saves.clean()
                 _quietly(ranks.leave)
                 self._end_children()
             finally:
@@ -172,6 +178,7 @@ class Watch:
             exception = getattr(sys, "last_value", None)
             report.write(self, "exit" if exception is None else "exception", exception)
             report.flush_native()
+            self.saves.clean()
             self._write_events()
 
     def after_fork(self):
@@ -263,6 +270,20 @@ def _hook_resets(watch, torch):
         setattr(torch._C, name, reset)
 
 
+def _hook_compile(watch, torch):
+    """A compiler traces PyTorch's own functions; what follows values steps aside for it."""
+    original = getattr(torch, "compile", None)
+    if original is None:
+        return
+
+    @functools.wraps(original)
+    def compile_(*args, **kwargs):
+        watch.calls.uninstall("compile")
+        return original(*args, **kwargs)
+
+    torch.compile = compile_
+
+
 def _quietly(function, *args):
     try:
         function(*args)
@@ -284,9 +305,11 @@ def start(torch):
     _quietly(_hook_scaler, watch, torch)
     _quietly(_hook_resets, watch, torch)
     _quietly(releases.hook_memory_fraction, torch)
-    _quietly(values.hook_tensors, torch)
-    _quietly(values.hook_sizes, torch)
-    _quietly(values.hook_save, torch, report.all_reads)
+    if watch.calls.shadow.policy.side != policy.OFF:
+        _quietly(watch.calls.install)
+    _quietly(values.hook_tensors, torch, watch.calls.shadow)
+    _quietly(watch.saves.hook, torch)
+    _quietly(_hook_compile, watch, torch)
     _quietly(watch.loaders.hook)
     if watch.ledger is not None:
         _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))

@@ -1,0 +1,78 @@
+"""What a program is told where it asks for values that only a kernel could have computed.
+
+One run cannot know them, so each run takes a side: LOW answers as a program hopes that goes on training and finds little, HIGH finds
+everything and sends all of it the same way. A program whose memory depends on such values is run with both, and its need lies between.
+"""
+import os
+
+LOW, HIGH, OFF = "low", "high", "off"
+
+# An index among more than this many is a word of a vocabulary, not a route: whether it equals a given one is again a question.
+MOST_ROUTES = 1024
+
+
+class Policy:
+    """The side that this run takes. All answers are functions of shapes alone, so that a backward pass gets what its forward pass got."""
+
+    def __init__(self, torch):
+        self.torch = torch
+        wanted = os.environ.get("GRESIZE_VGPU_VALUES")
+        self.side = wanted if wanted in (HIGH, OFF) else LOW
+        self.reads = 0
+        self.generator = torch.Generator()
+        self.generator.manual_seed(0)
+
+    def scalar(self):
+        """A number as a loss would be: always a little better than before on the low side, always a little worse on the high one."""
+        if self.side == OFF:
+            return 0.0
+        self.reads += 1
+        step = min(self.reads, 100000) * 1e-6
+        return 1.0 - step if self.side == LOW else 1e-3 + step
+
+    def mask(self, shape, found=True):
+        """Which elements a comparison finds: none, or all. found=False is the opposite question."""
+        torch = self.torch
+        return torch.full(shape, (self.side == HIGH) == found, dtype=torch.bool, device="cpu")
+
+    def count(self, most):
+        """How many of so many elements are found, where there are too many to tell one by one."""
+        return most if self.side == HIGH else 0
+
+    def kept(self, most):
+        """How many boxes a suppression keeps: at least one, if there is any."""
+        return most if self.side == HIGH else min(most, 1)
+
+    def routes(self, shape, classes, dim=None):
+        """Indices below classes, distinct along dim: spread evenly, or all rows the same way."""
+        torch = self.torch
+        chosen = shape[dim] if dim is not None and len(shape) else 1
+        if self.side == HIGH:
+            rank = torch.arange(chosen - 1, -1, -1, device="cpu") + (classes - chosen)
+            rows = rank.expand(_without(shape, dim) + (chosen,))
+        else:
+            kept = _without(shape, dim)
+            total = 1
+            for n in kept:
+                total *= n
+            first = torch.arange(total, device="cpu").view(kept + (1,)) * chosen
+            rows = (first + torch.arange(chosen, device="cpu")) % max(classes, 1)
+        if dim is None or not len(shape):
+            return rows.reshape(shape).contiguous()
+        return rows.movedim(-1, dim).contiguous()
+
+    def order(self, shape, dim):
+        """A permutation along dim."""
+        torch = self.torch
+        if not len(shape):
+            return torch.zeros(shape, dtype=torch.int64, device="cpu")
+        rank = torch.arange(shape[dim], device="cpu")
+        return rank.expand(_without(shape, dim) + (shape[dim],)).movedim(-1, dim).contiguous()
+
+
+def _without(shape, dim):
+    shape = tuple(shape)
+    if dim is None or not shape:
+        return shape
+    dim %= len(shape)
+    return shape[:dim] + shape[dim + 1 :]

@@ -1,0 +1,305 @@
+"""Small integer and boolean tensors of the virtual GPU, computed beside it on the CPU.
+
+Kernels do nothing on the virtual GPU, so a mask, a length or a routing index would be zero there. Where such a tensor comes from the host,
+or from others that do, the same call is made once more on copies that live on the CPU, and what the program asks later is answered from
+them. A tensor is known by its Python object; a write that was not seen shows in its version counter, and the copy is then forgotten.
+
+Nothing here makes a tensor on the device, runs under a dispatch mode or holds a tensor of the program's: the allocator sees the same run.
+"""
+import ctypes
+import time
+import weakref
+
+from . import report
+from .policy import MOST_ROUTES
+
+# Larger tensors are not followed: they cost time, and what is decided by them is bounded by their size.
+MOST_ELEMENTS = 1 << 20
+MOST_FLOATS = 1 << 12
+# All the time that following may cost a process.
+MOST_SECONDS = 8.0
+MOST_USES = 64
+
+KNOWN, GUESSED, WORD = 0, 1, 2  # where a copy comes from: the host, a policy, a policy's choice among very many
+
+
+class Unknown(Exception):
+    """A tensor of the call is not followed."""
+
+
+class Taint:
+    """Where the values come from; shared by all views of one copy."""
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind):
+        self.kind = kind
+
+
+class _Ref(weakref.ref):
+    __slots__ = ("key",)
+
+
+class Entry:
+    __slots__ = ("ref", "mirror", "offset", "taint")
+
+
+class Plan:
+    """A call on copies."""
+
+    __slots__ = ("args", "kwargs", "origins", "constant")
+
+    def __init__(self):
+        self.origins = []  # of each copy that goes in: the address of its storage, and its taint
+        self.constant = True  # every tensor is one number, expanded
+
+    def kind(self):
+        return max([taint.kind for _, taint in self.origins] + [KNOWN])
+
+
+class Shadow:
+    def __init__(self, torch, policy):
+        self.torch = torch
+        self.policy = policy
+        self.tensor = torch.Tensor
+        self.table = {}
+        self.on = True
+        self.stopped = ""  # why following ended early
+        self.followed = 0
+        self.seconds = 0.0
+        self.uses = {}  # how often the program asked for what only a policy could say, by the asking operator
+
+    # -- what is known
+
+    def _gone(self, ref):
+        entry = self.table.get(ref.key)
+        if entry is not None and entry.ref is ref:
+            del self.table[ref.key]
+
+    def find(self, tensor):
+        entry = self.table.get(id(tensor))
+        if entry is None:
+            return None
+        if entry.ref() is not tensor or (entry.offset is not None and tensor._version - entry.mirror._version != entry.offset):
+            self.table.pop(id(tensor), None)
+            return None
+        return entry
+
+    def forget(self, value):
+        """Somebody else writes to these tensors."""
+        if type(value) in (list, tuple):
+            for v in value:
+                self.forget(v)
+        else:
+            self.table.pop(id(value), None)
+
+    def find_view(self, tensor):
+        """The copy of a tensor that C++ made as a view of a known one."""
+        entry = self.find(tensor)
+        if entry is not None or not self.table:
+            return entry
+        try:
+            storage, size = tensor.untyped_storage().data_ptr(), tensor.dtype
+            for other in list(self.table.values()):
+                known = other.ref()
+                if known is None or known.dtype != size or known.untyped_storage().data_ptr() != storage or self.find(known) is None:
+                    continue
+                if known.stride() != other.mirror.stride() or known.storage_offset() != other.mirror.storage_offset():
+                    continue
+                view = Entry()
+                view.mirror = other.mirror.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+                view.taint = other.taint
+                return view
+        except Exception:
+            report.complain()
+        return None
+
+    def small(self, tensor):
+        most = MOST_FLOATS if tensor.is_floating_point() or tensor.is_complex() else MOST_ELEMENTS
+        return tensor.numel() <= most
+
+    def put(self, tensor, mirror, taint):
+        """From now on mirror stands for tensor."""
+        if type(tensor) is not self.tensor or not tensor.is_cuda or mirror.is_cuda or mirror.dtype != tensor.dtype or mirror.shape != tensor.shape:
+            return
+        if self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return
+        key = id(tensor)
+        entry = Entry()
+        entry.ref = _Ref(tensor, self._gone)
+        entry.ref.key = key
+        entry.mirror = mirror
+        entry.offset = None if tensor.is_inference() else tensor._version - mirror._version
+        entry.taint = taint if type(taint) is Taint else Taint(taint)
+        self.table[key] = entry
+        self.followed += 1
+
+    # -- calls
+
+    def touches(self, args, kwargs):
+        table = self.table
+        for a in args:
+            if id(a) in table:
+                return True
+            if type(a) in (list, tuple):
+                for b in a:
+                    if id(b) in table:
+                        return True
+        if kwargs:
+            for a in kwargs.values():
+                if id(a) in table:
+                    return True
+        return False
+
+    def plan(self, args, kwargs):
+        """The call on copies; None when a tensor of it is not known."""
+        plan = Plan()
+        try:
+            plan.args = [self._swap(a, plan) for a in args]
+            plan.kwargs = {k: "cpu" if k == "device" and v is not None else self._swap(v, plan) for k, v in kwargs.items()}
+        except Unknown:
+            return None
+        return plan if plan.origins else None
+
+    def _swap(self, value, plan):
+        if isinstance(value, self.tensor):
+            if not value.is_cuda:
+                plan.constant = False
+                return value
+            entry = self.find(value)
+            if entry is None:
+                raise Unknown
+            plan.origins.append((entry.mirror.untyped_storage().data_ptr(), entry.taint))
+            if plan.constant and any(entry.mirror.stride()):
+                plan.constant = False
+            return entry.mirror
+        if type(value) in (list, tuple):
+            return type(value)([self._swap(v, plan) for v in value])
+        if type(value) is self.torch.device and value.type == "cuda":
+            return self.torch.device("cpu")
+        if type(value) is str and value.startswith("cuda"):
+            return "cpu"
+        return value
+
+    def compute(self, function, *args, **kwargs):
+        """Call function on the CPU, without a trace in the program's own state; None when it cannot be."""
+        if not self.on:
+            return None
+        begin = time.perf_counter()
+        torch = self.torch
+        try:
+            with torch.inference_mode(False), torch.no_grad():
+                return function(*args, **kwargs)
+        except Exception:  # such as an index that a policy put out of range
+            report.complain()
+            return None
+        finally:
+            self.seconds += time.perf_counter() - begin
+            if self.seconds > MOST_SECONDS:
+                self.stop("time")
+
+    def stop(self, why):
+        """Follow nothing from now on: what was known is not, and the sizes of the tensors bound it."""
+        self.on = False
+        self.stopped = self.stopped or why
+        self.table.clear()
+
+    def follow(self, original, plan, args, result, constant=False):
+        """Make the planned call, and keep what it gave for what the program got."""
+        if not isinstance(result, (self.tensor, tuple, list)):
+            return
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
+        if constant and plan.constant and type(result) is self.tensor:
+            self._follow_constant(original, plan, result)
+            return
+        if any(isinstance(t, self.tensor) and not self.small(t) for t in outputs):
+            return
+        for a in plan.args:
+            if isinstance(a, self.tensor) and not self.small(a):
+                return
+        mirrors = self.compute(original, *plan.args, **plan.kwargs)
+        self.pair(outputs, mirrors, plan, result is args[0] if args else False)
+
+    def pair(self, outputs, mirrors, plan, in_place=False):
+        if mirrors is None:
+            return
+        mirrors = list(mirrors) if isinstance(mirrors, (tuple, list)) else [mirrors]
+        if len(mirrors) != len(outputs):
+            return
+        kind = plan.kind()
+        for tensor, mirror in zip(outputs, mirrors):
+            if not isinstance(mirror, self.tensor) or not isinstance(tensor, self.tensor):
+                continue
+            if not tensor.is_cuda:
+                continue
+            taint = self._taint_of(mirror, plan, kind)
+            if in_place:
+                taint.kind = max(taint.kind, kind)
+            self.put(tensor, mirror, taint)
+
+    def _taint_of(self, mirror, plan, kind):
+        """A view of a copy shares its origin; what is new has the weakest of those that it was made of."""
+        place = mirror.untyped_storage().data_ptr()
+        for origin, taint in plan.origins:
+            if origin == place and place:
+                return taint
+        return Taint(kind)
+
+    def _follow_constant(self, original, plan, result):
+        """All elements are the same, however many there are."""
+        value = self.compute(original, *[a[(0,) * a.dim()] for a in plan.args if isinstance(a, self.tensor)])
+        if value is not None and value.dim() == 0:
+            self.put(result, value.expand(result.shape), plan.kind())
+
+    # -- what a policy says
+
+    def guess(self, tensor, make, kind=GUESSED):
+        """make gives what a policy says that tensor holds."""
+        if not self.on or type(tensor) is not self.tensor or not tensor.is_cuda or not self.small(tensor):
+            return
+        mirror = self.compute(make)
+        if mirror is not None:
+            self.put(tensor, mirror.to(tensor.dtype), kind)
+
+    def kind_of(self, classes):
+        return WORD if classes > MOST_ROUTES else GUESSED
+
+    def use(self, name):
+        """The program went by what a policy said."""
+        if name in self.uses or len(self.uses) < MOST_USES:
+            self.uses[name] = self.uses.get(name, 0) + 1
+
+    # -- answers to what C++ asks
+
+    def answering(self, values):
+        return _Answering(self, values)
+
+    def report(self):
+        return {
+            "policy": self.policy.side,
+            "followed": self.followed,
+            "seconds": round(self.seconds, 6),
+            "stopped": self.stopped,
+            "uses": self.uses,
+        }
+
+
+class _Answering:
+    """While it is entered, small reads of this thread give these numbers in turn, and the last one from then on."""
+
+    __slots__ = ("give", "values")
+
+    def __init__(self, shadow, values):
+        library = report.library()
+        self.give = library.gresize_vgpu_answer if library is not None else None
+        self.values = values
+
+    def _say(self, values):
+        if self.give is not None:
+            self.give((ctypes.c_uint64 * max(len(values), 1))(*[int(v) & 0xFFFFFFFFFFFFFFFF for v in values]), len(values))
+
+    def __enter__(self):
+        self._say(self.values)
+
+    def __exit__(self, *ignored):
+        self._say(())
