@@ -259,7 +259,13 @@ class Shadow:
             return
         mirror = self.compute(make)
         if mirror is not None:
-            self.put(tensor, mirror.to(tensor.dtype), kind)
+            self.put(tensor, mirror.to(tensor.dtype), KNOWN if self.policy.healthy else kind)
+
+    def same(self, tensor, value):
+        """All elements are value, however many there are."""
+        if self.on and type(tensor) is self.tensor and tensor.is_cuda:
+            one = self.torch.full((), value, dtype=self.torch.bool, device="cpu")
+            self.put(tensor, one.expand(tensor.shape), KNOWN)
 
     def kind_of(self, classes):
         return WORD if classes > MOST_ROUTES else GUESSED

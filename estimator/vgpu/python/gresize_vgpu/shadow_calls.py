@@ -104,7 +104,7 @@ class Calls:
                         if id(a) in table or type(a) in sequences:
                             break
                     else:
-                        if not kwargs:
+                        if not kwargs and word_mask is None:
                             result = original(*args)
                             if guess is not None:
                                 guess(result, args, kwargs)
@@ -112,7 +112,9 @@ class Calls:
                     if shadow.touches(args, kwargs):
                         plan = shadow.plan(args, kwargs)
                 result = original(*args, **kwargs)
-                if plan is None:
+                if word_mask is not None and args[0] is (args[1] if len(args) > 1 else None):
+                    shadow.same(result, word_mask)  # a number is itself, unless it is none
+                elif plan is None:
                     if guess is not None:
                         guess(result, args, kwargs)
                 elif word_mask is not None and plan.kind() == WORD:
@@ -177,6 +179,7 @@ class Calls:
         self._install_sized()
         self._install_scaler()
         self._install_collectives()
+        self._install_validation()
 
     def in_place(self, original):
         shadow, table = self.shadow, self.shadow.table
@@ -213,14 +216,13 @@ class Calls:
             shadow.put(tensor, mirror, KNOWN)
 
     def healthy(self, value):
-        shadow, torch = self.shadow, self.torch
+        shadow = self.shadow
 
         def make(original):
             @functools.wraps(original)
             def call(*args, **kwargs):
                 result = original(*args, **kwargs)
-                if type(result) is torch.Tensor and result.is_cuda and shadow.on:
-                    shadow.put(result, torch.full((), value, dtype=torch.bool, device="cpu").expand(result.shape), KNOWN)
+                shadow.same(result, value)
                 return result
 
             return call
@@ -413,7 +415,7 @@ class Calls:
                     if not shadow.on or not isinstance(first, torch.Tensor) or not first.is_cuda:
                         return original(*args, **kwargs)
                     plan = shadow.plan(args, kwargs)
-                    if plan is None or plan.kind():
+                    if (plan is None or plan.kind()) and not (len(args) > 1 or kwargs.get("num_classes", -1) != -1):
                         shadow.use(getattr(original, "__name__", "sized"))
                     told = shadow.compute(answers, plan, first, original) if plan is not None else answers(None, first, original)
                     with shadow.answering(told or []):
@@ -518,6 +520,38 @@ class Calls:
         borders = [a for a in args if isinstance(a, self.torch.Tensor)]
         most = max([b.shape[-1] for b in borders if b.dim()] + [0])
         shadow.guess(out, lambda: self.torch.full(out.shape, shadow.policy.count(most), dtype=out.dtype, device="cpu"))
+
+    # -- checks that a healthy run passes
+
+    def _install_validation(self):
+        torch, shadow = self.torch, self.shadow
+
+        def passes(original):
+            @functools.wraps(original)
+            def check(*args, **kwargs):
+                shadow.policy.healthy += 1
+                try:
+                    return original(*args, **kwargs)
+                finally:
+                    shadow.policy.healthy -= 1
+
+            return check
+
+        def equal(original):
+            @functools.wraps(original)
+            def close(first, *args, **kwargs):
+                result = original(first, *args, **kwargs)
+                if shadow.on and isinstance(first, torch.Tensor) and first.is_cuda:
+                    shadow.use("allclose")
+                    return True
+                return result
+
+            return close
+
+        distribution = torch.distributions.Distribution
+        for name in ("__init__", "_validate_sample"):
+            self.replace(distribution, name, passes)
+        self.both("allclose", equal)
 
     # -- several ranks
 

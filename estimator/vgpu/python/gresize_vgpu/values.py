@@ -90,6 +90,8 @@ def hook_tensors(torch, shadow):
             if entry is None:
                 Decisions.watched_reads += report.all_reads() - small
                 value = bool(shadow.policy.count(1))
+            if shadow.policy.healthy:
+                return True
             Decisions.note()
             shadow.use("bool")
         return value

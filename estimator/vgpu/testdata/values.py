@@ -1,0 +1,196 @@
+"""Training jobs whose memory depends on values: values.py CASE. Nothing in here knows that the GPU is virtual.
+
+DEVICE=cpu runs the same program with real values, from which truth.py makes what a real GPU would have needed.
+"""
+import os
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+DEVICE = os.environ.get("DEVICE", "cuda")
+STEPS = 6
+
+
+def optimizer_of(model):
+    return torch.optim.AdamW(model.parameters(), 1e-3)
+
+
+def packed():
+    """Sentences of different lengths, which the host knows."""
+    torch.manual_seed(0)
+    model = nn.ModuleDict({"words": nn.Embedding(1000, 128), "lstm": nn.LSTM(128, 256, batch_first=True), "out": nn.Linear(256, 1000)}).to(DEVICE)
+    optimizer = optimizer_of(model)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        lengths = torch.randint(5, 120, (64,), generator=generator)
+        words = nn.utils.rnn.pad_sequence([torch.randint(1, 1000, (int(n),), generator=generator) for n in lengths], batch_first=True).to(DEVICE)
+        on_card = (words != 0).sum(1)
+        x = nn.utils.rnn.pack_padded_sequence(model["words"](words), on_card.cpu(), batch_first=True, enforce_sorted=False)
+        y, _ = nn.utils.rnn.pad_packed_sequence(model["lstm"](x)[0], batch_first=True)
+        mask = words != 0
+        loss = F.cross_entropy(model["out"](y[mask]), words[mask])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+class Moe(nn.Module):
+    """Every word goes to its two best experts, and each expert takes as many as come."""
+
+    def __init__(self, width=256, experts=8):
+        super().__init__()
+        self.gate = nn.Linear(width, experts)
+        self.experts = nn.ModuleList([nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(experts)])
+
+    def forward(self, x):
+        flat = x.view(-1, x.shape[-1])
+        weights, chosen = torch.topk(F.softmax(self.gate(flat), -1), 2, dim=-1)
+        out = torch.zeros_like(flat)
+        mask = F.one_hot(chosen, num_classes=len(self.experts)).permute(2, 1, 0)
+        for number, expert in enumerate(self.experts):
+            rank, word = torch.where(mask[number])
+            out.index_add_(0, word, expert(flat[word]) * weights[word, rank, None])
+        return out.view_as(x)
+
+
+def moe():
+    torch.manual_seed(0)
+    model = nn.Sequential(Moe(), Moe(), nn.Linear(256, 100)).to(DEVICE)
+    optimizer = optimizer_of(model)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        x = torch.randn(16, 64, 256, generator=generator).to(DEVICE)
+        y = torch.randint(0, 100, (16 * 64,), generator=generator).to(DEVICE)
+        loss = F.cross_entropy(model(x).flatten(0, 1), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+def yolo():
+    """Anchors are assigned to boxes by their overlap; the loss of the boxes is that of the assigned ones alone."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 32, 3, 4, 1), nn.ReLU(), nn.Conv2d(32, 64, 3, 4, 1), nn.ReLU(), nn.Conv2d(64, 3 * 25, 1)).to(DEVICE)
+    optimizer = optimizer_of(model)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        images = torch.rand(8, 3, 256, 256, generator=generator).to(DEVICE)
+        boxes = torch.rand(8, 12, 4, generator=generator).to(DEVICE)
+        labels = torch.randint(0, 20, (8, 12), generator=generator).to(DEVICE)
+        out = model(images).view(8, 3, 25, -1).permute(0, 1, 3, 2).reshape(8, -1, 25)
+        losses = []
+        for n in range(8):
+            predicted, goal = out[n, :, :4].sigmoid(), boxes[n]
+            low = torch.max(predicted[:, None, :2] - predicted[:, None, 2:] / 2, goal[None, :, :2] - goal[None, :, 2:] / 2)
+            high = torch.min(predicted[:, None, :2] + predicted[:, None, 2:] / 2, goal[None, :, :2] + goal[None, :, 2:] / 2)
+            common = (high - low).clamp(min=0).prod(2)
+            overlap = common / (predicted[:, None, 2:].prod(2) + goal[None, :, 2:].prod(2) - common + 1e-9)
+            best, which = overlap.max(1)
+            positive = best > 0.35
+            count = int(positive.sum())
+            assigned = which[positive]
+            box_loss = (predicted[positive] - goal[assigned]).abs().sum() / max(count, 1)
+            class_loss = F.cross_entropy(out[n][positive][:, 5:], labels[n][assigned], reduction="sum") / max(count, 1)
+            objectness = F.binary_cross_entropy_with_logits(out[n, :, 4], positive.float())
+            losses.append(box_loss + class_loss + objectness)
+        loss = torch.stack(losses).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
+def ppo():
+    """Episodes end when the environment, on the host, says so; updates stop early when the policy has moved too far."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(16, 512), nn.Tanh(), nn.Linear(512, 512), nn.Tanh(), nn.Linear(512, 5)).to(DEVICE)
+    optimizer = optimizer_of(model)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        states, actions, logs, rewards = [], [], [], []
+        state = torch.randn(16, generator=generator)
+        while len(states) < 256:
+            with torch.no_grad():
+                spread = torch.distributions.Categorical(logits=model(state.to(DEVICE)))
+                action = spread.sample()
+                logs.append(spread.log_prob(action))
+            states.append(state)
+            actions.append(action)
+            rewards.append(float(action.item() == len(states) % 5))
+            if rewards[-1] and len(states) % 7 == 0:
+                state = torch.randn(16, generator=generator)
+            else:
+                state = state * 0.9 + torch.randn(16, generator=generator)
+        states, actions, logs = torch.stack(states).to(DEVICE), torch.stack(actions), torch.stack(logs)
+        advantage = torch.tensor(rewards).to(DEVICE)
+        advantage = advantage - advantage.mean()
+        chosen = advantage > 0
+        for _ in range(4):
+            spread = torch.distributions.Categorical(logits=model(states))
+            ratio = (spread.log_prob(actions) - logs).exp()
+            loss = -(torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)).mean() - 0.01 * spread.entropy().mean()
+            loss = loss + 0.1 * F.cross_entropy(model(states[chosen]), actions[chosen], reduction="sum") / 256
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if (ratio - 1 - ratio.log()).mean().item() > 0.5:
+                break
+
+
+def generate():
+    """Answers are made inside the training, each until its end mark, and the model then learns from them."""
+    torch.manual_seed(0)
+    words, width, end = 2000, 128, 7
+    model = nn.ModuleDict({"words": nn.Embedding(words, width), "block": nn.TransformerEncoderLayer(width, 4, 512, batch_first=True), "out": nn.Linear(width, words)}).to(DEVICE)
+    optimizer = optimizer_of(model)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(STEPS):
+        text = torch.randint(0, words, (16, 8), generator=generator).to(DEVICE)
+        done = torch.zeros(16, dtype=torch.bool, device=DEVICE)
+        with torch.no_grad():
+            for _ in range(48):
+                scores = model["out"](model["block"](model["words"](text))[:, -1])
+                scores[:, end] += 5.0
+                following = torch.multinomial(scores.softmax(-1), 1)[:, 0]
+                following = torch.where(done, torch.full_like(following, end), following)
+                text = torch.cat([text, following[:, None]], 1)
+                done = done | (following == end)
+                if done.all():
+                    break
+        scores = model["out"](model["block"](model["words"](text[:, :-1])))
+        loss = F.cross_entropy(scores.flatten(0, 1), text[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(text.shape[1], loss.item())
+
+
+def detection():
+    """torchvision's Faster R-CNN: proposals, suppression, sampling and matching, all by values."""
+    import torchvision
+
+    torch.manual_seed(0)
+    model = torchvision.models.detection.fasterrcnn_resnet50_fpn(weights=None, weights_backbone=None, num_classes=5, min_size=256, max_size=320).to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters(), 0.001, momentum=0.9)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3 if DEVICE == "cpu" else STEPS):
+        images = [torch.rand(3, 256, 320, generator=generator).to(DEVICE) for _ in range(2)]
+        targets = []
+        for _ in images:
+            corner = torch.rand(4, 2, generator=generator) * 150
+            boxes = torch.cat([corner, corner + 20 + torch.rand(4, 2, generator=generator) * 80], 1)
+            targets.append({"boxes": boxes.to(DEVICE), "labels": torch.randint(1, 5, (4,), generator=generator).to(DEVICE)})
+        losses = model(images, targets)
+        loss = sum(losses.values())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print({k: v.item() for k, v in losses.items()})
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
