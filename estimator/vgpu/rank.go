@@ -78,6 +78,9 @@ func newRankReports(p *process) []rankReport {
 		if devices[index] == nil {
 			r := base
 			r.Device = index
+			if p.python != nil && index < len(p.python.Cards) {
+				r.Device = p.python.Cards[index]
+			}
 			devices[index] = &r
 		}
 		return devices[index]

@@ -113,7 +113,9 @@ type Python struct {
 	Rank            *int       `json:"rank"`
 	WorldSize       *int       `json:"world_size"`
 	// Node is the number of the node that the rank would be on.
-	Node           int            `json:"node"`
+	Node int `json:"node"`
+	// Cards are the numbers on the node of the cards that the program sees, where it was given some of them.
+	Cards          []int          `json:"cards"`
 	Steps          int            `json:"steps"`
 	BackwardCalls  int            `json:"backward_calls"`
 	ScalerSteps    int            `json:"scaler_steps"`
@@ -329,12 +331,17 @@ func ParsePython(data []byte) (*Python, error) {
 	if p.Schema != schemaPython {
 		return nil, fmt.Errorf("schema: %q, want %q", p.Schema, schemaPython)
 	}
-	if len(p.Devices) > maxDevicesInOne || len(p.PerStep) > maxReports {
+	if len(p.Devices) > maxDevicesInOne || len(p.Cards) > maxDevicesInOne || len(p.PerStep) > maxReports {
 		return nil, errors.New("devices or per_step: too many entries")
 	}
 	for _, s := range []int{p.Steps, p.BackwardCalls, p.ScalerSteps, p.Optimizers} {
 		if s < 0 || s > maxSteps {
 			return nil, fmt.Errorf("steps or calls: %d is out of range", s)
+		}
+	}
+	for i := range p.Cards {
+		if err := checkPlace(&p.Cards[i], nil, 0); err != nil {
+			return nil, fmt.Errorf("cards: %w", err)
 		}
 	}
 	if err := checkPlace(p.Rank, p.WorldSize, p.Node); err != nil {

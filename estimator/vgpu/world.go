@@ -95,7 +95,7 @@ func notRun(ranks []rankReport) (string, bool) {
 	if world <= len(numbers) || len(numbers) > namedRanks {
 		return "", false
 	}
-	return fmt.Sprintf("of %d ranks, %s: the others are taken to need no more", world, inWords(numbers)), true
+	return fmt.Sprintf("of %d ranks, %s: the others are taken to need no more, and the host memory is that of those", world, inWords(numbers)), true
 }
 
 const namedRanks = 8

@@ -14,7 +14,7 @@ func TestRanksHaveTheirNumbers(t *testing.T) {
 	if ranks[0].Rank != 0 || ranks[1].Rank != 63 {
 		t.Errorf("%d and %d", ranks[0].Rank, ranks[1].Rank)
 	}
-	if got, some := notRun(ranks); !some || got != "of 64 ranks, ranks 0 and 63 were run: the others are taken to need no more" {
+	if got, some := notRun(ranks); !some || got != "of 64 ranks, ranks 0 and 63 were run: the others are taken to need no more, and the host memory is that of those" {
 		t.Errorf("%v %q", some, got)
 	}
 	for name, ranks := range map[string][]rankReport{

@@ -409,9 +409,15 @@ func TestDiskScratchIsLimited(t *testing.T) {
 
 func TestShims(t *testing.T) {
 	cases := []struct{ name, script, want string }{
-		{"srun", "srun -n 4 --gpus-per-task=1 -c 8 --label sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS: $0' x", "0 of 1: x\n"},
+		{"srun", "srun -n 4 --gpus-per-task=1 -c 8 --label sh -c 'sleep 0.$SLURM_PROCID; echo $SLURM_PROCID of $SLURM_NTASKS on $CUDA_VISIBLE_DEVICES: $0' x",
+			"0 of 4 on 0: x\n1 of 4 on 1: x\n2 of 4 on 2: x\n3 of 4 on 3: x\n"},
+		{"srun of many", "srun -N 8 --ntasks-per-node 8 sh -c 'sleep 0.$SLURM_NODEID; echo $SLURM_PROCID of $SLURM_NTASKS, $SLURM_LOCALID on $SLURM_NODEID'",
+			"0 of 64, 0 on 0\n63 of 64, 7 on 7\n"},
+		{"srun for the job's tasks", "SLURM_NTASKS=2 SLURM_NNODES=2 srun sh -c 'sleep 0.$SLURM_PROCID; echo $SLURM_NODEID, $SLURM_TASKS_PER_NODE'", "0, 1(x2)\n1, 1(x2)\n"},
+		{"a task fails", "srun -n 2 sh -c 'exit $((3 * SLURM_PROCID))'; echo $?", "3\n"},
+		{"no such task", "srun -n 2 no-such-command 2>/dev/null; echo $?", "127\n"},
 		{"srun by its path", "srun=$(command -v srun); $srun -N1 --mem 4G printf '%s\\n' hi", "hi\n"},
-		{"mpirun", "mpirun -np 2 --mca btl tcp -x FOO --oversubscribe echo $((1+1))", "2\n"},
+		{"mpirun", "mpirun -np 2 --mca btl tcp -x FOO --oversubscribe echo $((1+1))", "2\n2\n"},
 		{"sbatch", "sbatch next.sh 2>/dev/null && echo went on", "went on\n"},
 		{"scontrol", "test \"$(scontrol show hostnames nodes | head -n1)\" = \"$(uname -n)\" && echo same", "same\n"},
 		{"ssh", "ssh login.example 'rm -rf x' 2>/dev/null; echo $?", "0\n"},
@@ -441,7 +447,8 @@ func TestLauncherOptions(t *testing.T) {
 		{&mpirunOptions, "-n 2 -bind-to none -map-by slot -x A -x B=1 --mca pml ob1 python t.py", "python t.py"},
 		{&mpirunOptions, "--allow-run-as-root -np 1 ./a.out", "./a.out"},
 	} {
-		if got := strings.Join(c.options.commandIn(strings.Fields(c.args)), " "); got != c.want {
+		command, _ := c.options.split(strings.Fields(c.args))
+		if got := strings.Join(command, " "); got != c.want {
 			t.Errorf("%q: %q, want %q", c.args, got, c.want)
 		}
 	}

@@ -131,22 +131,26 @@ func localOnly(name string, args []string) int {
 	return execBehindShims(append([]string{name}, args...), os.Environ())
 }
 
+// behindShims finds the command that PATH has after ShimDir.
+func behindShims(name string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	dirs := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(d string) bool {
+		_, isShim := shims[name]
+		return isShim && d == ShimDir
+	})
+	return lookPath(name, []string{"PATH=" + strings.Join(dirs, ":")})
+}
+
 // execBehindShims replaces this process by the command that PATH has after ShimDir.
 func execBehindShims(argv, env []string) int {
-	path := argv[0]
-	if !strings.Contains(path, "/") {
-		dirs := slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(d string) bool {
-			_, isShim := shims[argv[0]]
-			return isShim && d == ShimDir
-		})
-		found, err := lookPath(argv[0], []string{"PATH=" + strings.Join(dirs, ":")})
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "gresize: %s: %v\n", argv[0], err)
-			return exitNotFound
-		}
-		path = found
+	path, err := behindShims(argv[0])
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gresize: %s: %v\n", argv[0], err)
+		return exitNotFound
 	}
-	err := syscall.Exec(path, argv, env)
+	err = syscall.Exec(path, argv, env)
 	fmt.Fprintf(os.Stderr, "gresize: %s: %v\n", argv[0], err)
 	return exitNotExecutable
 }
@@ -160,8 +164,9 @@ type launcherOptions struct {
 	twoValues []string
 	// oneDash says that long options may stand behind a single dash.
 	oneDash bool
-	// env is the environment of the one task that is run.
-	env []string
+	// layout reads what was given; task is the environment of one of its tasks.
+	layout func(given, job map[string]string) layout
+	task   func(l layout, task int) []string
 }
 
 var srunOptions = launcherOptions{
@@ -169,8 +174,7 @@ var srunOptions = launcherOptions{
 		--preserve-env --hold --kill-on-bad-exit --no-kill --label --overcommit --quiet --oversubscribe --unbuffered --verbose
 		--disable-status --no-allocate --exclusive --exact --whole --overlap --pty --immediate --contiguous --reboot --spread-job
 		--use-min-nodes --compress --bcast --accel-bind --propagate --multi-prog --nice --send-libs --wait-all-nodes`),
-	env: []string{"SLURM_PROCID=0", "SLURM_LOCALID=0", "SLURM_NODEID=0", "SLURM_STEP_ID=0", "SLURM_NTASKS=1", "SLURM_NPROCS=1",
-		"SLURM_STEP_NUM_TASKS=1", "SLURM_STEP_NUM_NODES=1", "SLURM_TASKS_PER_NODE=1", "SLURM_NTASKS_PER_NODE=1", "SLURM_NNODES=1"},
+	layout: srunLayout, task: srunTask,
 }
 
 var mpirunOptions = launcherOptions{
@@ -179,43 +183,32 @@ var mpirunOptions = launcherOptions{
 		--nooversubscribe -nolocal --nolocal --bind-to-core --bynode --byslot -l -prepend-rank --bycore`),
 	twoValues: strings.Fields("-mca --mca -gmca --gmca -genv -env"),
 	oneDash:   true,
-	env: []string{"OMPI_COMM_WORLD_SIZE=1", "OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1",
-		"PMI_RANK=0", "PMI_SIZE=1"},
+	layout:    mpirunLayout, task: mpirunTask,
 }
 
-// commandIn finds where the launcher's own options end.
-func (o *launcherOptions) commandIn(args []string) []string {
+// split finds where the launcher's own options end, and what values they were given.
+func (o *launcherOptions) split(args []string) (command []string, given map[string]string) {
+	given = map[string]string{}
 	for i := 0; i < len(args); i++ {
 		a := args[i]
+		name, value, assigned := strings.Cut(a, "=")
 		switch {
 		case a == "--":
-			return args[i+1:]
+			return args[i+1:], given
 		case len(a) < 2 || a[0] != '-':
-			return args[i:]
-		case slices.Contains(o.flags, a) || strings.Contains(a, "="):
+			return args[i:], given
+		case slices.Contains(o.flags, a):
+		case assigned:
+			given[name] = value
 		case slices.Contains(o.twoValues, a):
 			i += 2
 		case strings.HasPrefix(a, "--") || o.oneDash || len(a) == 2:
-			i++
+			if i++; i < len(args) {
+				given[a] = args[i]
+			}
+		default:
+			given[a[:2]] = a[2:]
 		}
 	}
-	return nil
-}
-
-// runLocally runs the launcher's command once, here, as task 0 of 1.
-func runLocally(options launcherOptions) func(string, []string) int {
-	return func(name string, args []string) int {
-		logCall(name, "ran", args)
-		command := options.commandIn(args)
-		if len(command) == 0 {
-			return 0
-		}
-		env := os.Environ()
-		for _, kv := range options.env {
-			key, _, _ := strings.Cut(kv, "=")
-			env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, key+"=") })
-			env = append(env, kv)
-		}
-		return execBehindShims(command, env)
-	}
+	return nil, given
 }

@@ -112,17 +112,20 @@ def hook_launcher(api):
     api.launch_agent = launch_agent
 
 
+_held = []
+
+
 def _first_here(name):
-    """Whether this is the first process that asks under this name, among those that run at the same time."""
-    path = os.path.join(directory(), name)
+    """Whether this is the only process under this name just now; it stays so until this process ends."""
+    import fcntl
+
+    f = open(os.path.join(directory(), name), "a")
     try:
-        with open(path) as f:
-            if int(f.read()) != os.getppid():
-                return False
-    except (OSError, ValueError):
-        pass
-    with open(path, "w") as f:
-        f.write(str(os.getppid()))
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        f.close()
+        return False
+    _held.append(f)
     return True
 
 
@@ -319,7 +322,7 @@ def _hook_init(torch, module, watch):
         else:
             name = "%s:%s" % (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
         # One script may start one job after the other under the same address.
-        launch = os.environ.get("TORCHELASTIC_RUN_ID") and os.getppid() or os.environ.get("SLURM_STEP_ID")
+        launch = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.environ.get("GRESIZE_VGPU_LAUNCH")
         name = hashlib.sha256(("%s %s %d" % (name, launch, calls[0])).encode()).hexdigest()[:16]
         backing = torch.distributed.FileStore(os.path.join(directory(), "store-" + name), -1)
         World.store = _make_store_class(torch)(backing)  # kept: the C++ side does not hold the Python half of it

@@ -84,6 +84,16 @@ def _node(watch):
     return integer("SLURM_NODEID") or 0
 
 
+def _cards():
+    """The numbers on the node of the devices that the program sees, where it was given some of them."""
+    cards = []
+    for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[:64]:
+        if not word.strip().isdigit():
+            break
+        cards.append(int(word))
+    return cards
+
+
 def _devices(watch):
     devices = []
     if not watch.cuda_used():
@@ -182,6 +192,7 @@ def write(watch, reason, exception=None, initializing=False):
             "local_rank": integer("LOCAL_RANK"),
             "world_size": watch.world_size,
             "node": _node(watch),
+            "cards": _cards(),
             "steps": watch.steps,
             "backward_calls": watch.backward_calls,
             "scaler_steps": watch.scaler_steps,
