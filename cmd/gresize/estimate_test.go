@@ -133,6 +133,12 @@ func TestUsage(t *testing.T) {
 		{[]string{"abacus"}, exitUsage, "abacus"},
 		{[]string{"gpu", "show"}, exitUsage, "one name"},
 		{[]string{"gpu", "list", "x"}, exitUsage, "x"},
+		{[]string{"calibrate", "--compare", "x.jsonl"}, exitUsage, "--gpu"},
+		{[]string{"calibrate", "--compare", "/nowhere/x.jsonl", "--gpu", "t4"}, exitError, "/nowhere/x.jsonl"},
+		{[]string{"calibrate", "--python", "/no/such/python"}, exitError, "no such file"},
+		{[]string{"gpu", "capture"}, exitUsage, "-o"},
+		{[]string{"gpu", "capture", "-o", "h100.txt"}, exitUsage, ".json"},
+		{[]string{"gpu", "capture", "-o", "/nowhere/x.json", "--python", "/no/such/python"}, exitError, "no such file"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if code := run(t.Context(), c.args, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.text) || stdout.Len() != 0 {

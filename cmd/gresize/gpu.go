@@ -18,7 +18,7 @@ func newGPUCommand() *cobra.Command {
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newGPUListCommand(), newGPUShowCommand())
+	cmd.AddCommand(newGPUListCommand(), newGPUShowCommand(), newGPUCaptureCommand())
 	return cmd
 }
 

@@ -33,6 +33,7 @@ const (
 	maxAttributeID = 1023
 	maxLibraries   = 64
 	maxMemoryBytes = int64(1) << 45
+	maxCuDNNBytes  = 256 << 10
 )
 
 // Figure is a number of bytes with its origin.
@@ -92,6 +93,9 @@ type Profile struct {
 	// Attributes maps a CUdevice_attribute number to the value that the card gives.
 	Attributes       map[int]int64 `json:"attributes"`
 	AttributesSource string        `json:"attributes_source"`
+	// CuDNNDevice is cuDNN's own description of the card, as it was captured; it is kept with the profile for whoever plans
+	// convolutions with it.
+	CuDNNDevice json.RawMessage `json:"cudnn_device,omitempty"`
 }
 
 // Attribute numbers of CUdevice_attribute that must be present and positive:
@@ -294,6 +298,9 @@ func (p *Profile) Validate() error {
 		if err := l.validate(fmt.Sprintf("libraries[%d]", i), 0); err != nil {
 			return err
 		}
+	}
+	if len(p.CuDNNDevice) > maxCuDNNBytes {
+		return fmt.Errorf("cudnn_device: %d bytes, at most %d", len(p.CuDNNDevice), maxCuDNNBytes)
 	}
 	return p.validateAttributes()
 }

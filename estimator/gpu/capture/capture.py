@@ -55,6 +55,10 @@ class Nvml:
         self.dev = ctypes.c_void_p()
         self.lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.dev))
 
+    def driver(self):
+        text = ctypes.create_string_buffer(96)
+        return text.value.decode() if self.lib.nvmlSystemGetDriverVersion(text, 96) == 0 else ""
+
     def memory(self):
         a, b = self.Memory(), self.MemoryV2()
         b.version = ctypes.sizeof(b) | 2 << 24
@@ -69,6 +73,7 @@ def device(cap):
         cudnn=torch.backends.cudnn.version(),
         nccl=list(torch.cuda.nccl.version()),
         python=sys.version.split()[0],
+        virtual=bool(os.environ.get("GRESIZE_VGPU_DIR")),
     )
     with contextlib.suppress(Exception):
         import torchvision
@@ -118,7 +123,8 @@ def device(cap):
     free, total = torch.cuda.mem_get_info()
     out["mem_get_info"] = dict(free=free, total=total)
     with contextlib.suppress(OSError, AttributeError):
-        out["nvml"] = Nvml().memory()
+        nvml = Nvml()
+        out["nvml"], out["driver"] = nvml.memory(), nvml.driver()
     libs = ("libcu", "libnv", "libnccl")
     with open("/proc/self/maps") as f:
         out["libraries"] = sorted(

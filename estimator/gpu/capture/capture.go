@@ -1,0 +1,188 @@
+// Package capture runs the measuring scripts on a real GPU and makes a profile
+// of what they recorded. The scripts are part of the program; they need a
+// Python with PyTorch and nothing else. The package knows nothing of jobs.
+package capture
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+//go:embed *.py
+var scripts embed.FS
+
+// Host is what a Python says of the GPU that it can use.
+type Host struct {
+	Torch     string `json:"torch"`
+	CUDA      string `json:"cuda"`
+	Available bool   `json:"available"`
+	Why       string `json:"why"`
+	Device    string `json:"device"`
+	// Virtual: it is gresize's own virtual GPU. What is measured on it is no measurement.
+	Virtual bool `json:"virtual"`
+}
+
+// NoGPUError says that there is no GPU to measure, and why.
+type NoGPUError struct {
+	Python string
+	Host   Host
+}
+
+func (e *NoGPUError) Error() string {
+	switch {
+	case e.Host.Virtual && e.Host.Available:
+		return "this is gresize's virtual GPU: nothing can be measured on it"
+	case e.Host.Torch == "":
+		return fmt.Sprintf("%s cannot use PyTorch (%s): name a Python that can with --python", e.Python, e.Host.Why)
+	case e.Host.CUDA == "":
+		return fmt.Sprintf("PyTorch %s of %s is built without CUDA: name another with --python", e.Host.Torch, e.Python)
+	}
+	return fmt.Sprintf("no GPU is to be seen by PyTorch %s of %s: %s; run this on a machine with one", e.Host.Torch, e.Python, e.Host.Why)
+}
+
+// Options says how to capture.
+type Options struct {
+	// Python is the interpreter whose PyTorch the jobs use.
+	Python string
+	// Seconds bounds the whole run.
+	Seconds float64
+	// Sections are the parts to run; none means all.
+	Sections []string
+	// NCCL also measures the first use of NCCL, which opens a local port.
+	NCCL bool
+	// Env is the environment; nil means that of this process.
+	Env []string
+	// AllowVirtual lets the virtual GPU stand in for a real one, in tests. The profile says so.
+	AllowVirtual bool
+	// Log gets what the scripts say.
+	Log io.Writer
+}
+
+const (
+	maxRecordBytes = 64 << 20
+	maxCheckBytes  = 64 << 10
+	checkTimeout   = 2 * time.Minute
+	graceSeconds   = 60
+)
+
+// Extract writes embedded files to a directory.
+func Extract(files fs.FS, dir string) error {
+	return fs.WalkDir(files, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, filepath.Base(path)), data, 0o600)
+	})
+}
+
+// Scripts are the files of this package that run in Python.
+func Scripts() fs.FS { return scripts }
+
+// Check asks a Python about its GPU. The error is a *NoGPUError where there is none to measure.
+func Check(ctx context.Context, o Options) (Host, error) {
+	dir, err := os.MkdirTemp("", "gresize-capture-")
+	if err != nil {
+		return Host{}, fmt.Errorf("capture: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := Extract(scripts, dir); err != nil {
+		return Host{}, fmt.Errorf("capture: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, o.Python, filepath.Join(dir, "check.py"))
+	cmd.Env = o.Env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	runErr := cmd.Run()
+	var host Host
+	if stdout.Len() > maxCheckBytes || json.Unmarshal(stdout.Bytes(), &host) != nil {
+		return Host{}, fmt.Errorf("capture: %s: %w: %.300s", o.Python, errors.Join(runErr, errors.New("no answer")), lastLine(stderr.Bytes()))
+	}
+	if !host.Available || host.Virtual && !o.AllowVirtual {
+		return host, &NoGPUError{o.Python, host}
+	}
+	return host, nil
+}
+
+func lastLine(text []byte) []byte {
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	return lines[len(lines)-1]
+}
+
+// Run measures the GPU and returns the scripts' record, which Read understands.
+func Run(ctx context.Context, o Options) ([]byte, error) {
+	if _, err := Check(ctx, o); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "gresize-capture-")
+	if err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := Extract(scripts, dir); err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	out := filepath.Join(dir, "out.json")
+	args := []string{filepath.Join(dir, "capture.py"), out, "--seconds", strconv.FormatFloat(o.Seconds, 'f', 0, 64)}
+	if len(o.Sections) > 0 {
+		args = append(args, "--only", join(o.Sections))
+	}
+	if o.NCCL {
+		args = append(args, "--nccl")
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration((o.Seconds+graceSeconds)*float64(time.Second)))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, o.Python, args...)
+	cmd.Env = o.Env
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if o.Log != nil {
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(&said, o.Log), io.MultiWriter(&said, o.Log)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second
+	runErr := cmd.Run()
+	// The record is saved after each section: what is there counts, even where the rest failed.
+	f, err := os.Open(out)
+	if err != nil {
+		return nil, fmt.Errorf("capture: the scripts left no record: %w: %.300s", errors.Join(runErr, err), lastLine(said.Bytes()))
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxRecordBytes+1))
+	if err == nil && len(data) > maxRecordBytes {
+		err = fmt.Errorf("a record of more than %d bytes", maxRecordBytes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	return data, nil
+}
+
+func join(list []string) string {
+	var b bytes.Buffer
+	for i, s := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(s)
+	}
+	return b.String()
+}
