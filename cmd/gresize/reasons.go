@@ -14,6 +14,7 @@ type reasonWord struct {
 var reasonWords = map[string]reasonWord{
 	"values_read_back":     {text: "the program reads values that only a real GPU would have computed"},
 	"values_compared":      {text: "the program decides by values that only a real GPU would have computed"},
+	"values_bounded":       {text: "values that only a real GPU would have computed decide sizes; a policy answered, and the interval covers it"},
 	"symbol_unanswered":    {text: "a CUDA function was called that the virtual GPU has no answer for", ours: true},
 	"symbol_missing":       {text: "a CUDA function was wanted that the virtual GPU does not have", ours: true},
 	"stub_missing":         {text: "a CUDA library was wanted that the virtual GPU does not have", ours: true},
