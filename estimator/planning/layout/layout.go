@@ -1,0 +1,128 @@
+// Package layout gives blocks with known lifetimes addresses in one pool, and says how far the pool is from the least that could hold them.
+package layout
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Block is a piece of memory that is needed from Start until before End.
+type Block struct {
+	Start, End int64
+	SizeBytes  uint64
+}
+
+// Limits on what is planned. The sum of all sizes fits an int64, so no height can overflow.
+const (
+	MaxBlocks     = 1 << 26
+	MaxTotalBytes = 1 << 60
+)
+
+// ErrInvalid is returned for blocks that no layout can be made of.
+var ErrInvalid = errors.New("invalid block")
+
+// Check refuses blocks with a lifetime that ends before it begins, and sizes that are beyond any address space.
+func Check(blocks []Block) error {
+	if len(blocks) > MaxBlocks {
+		return fmt.Errorf("%w: %d blocks, at most %d can be planned", ErrInvalid, len(blocks), MaxBlocks)
+	}
+	var sum uint64
+	for i, b := range blocks {
+		if b.Start >= b.End {
+			return fmt.Errorf("%w: block %d lives from %d to %d", ErrInvalid, i, b.Start, b.End)
+		}
+		if b.SizeBytes > MaxTotalBytes || sum > MaxTotalBytes-b.SizeBytes {
+			return fmt.Errorf("%w: block %d: the sizes add up to more than %d bytes", ErrInvalid, i, uint64(MaxTotalBytes))
+		}
+		sum += b.SizeBytes
+	}
+	return nil
+}
+
+// LiveBound is the largest sum of blocks that live at one time: no layout is lower.
+func LiveBound(blocks []Block) uint64 {
+	starts, ends := make([]int32, len(blocks)), make([]int32, len(blocks))
+	for i := range blocks {
+		starts[i], ends[i] = int32(i), int32(i)
+	}
+	slices.SortFunc(starts, func(a, b int32) int { return compare(blocks[a].Start, blocks[b].Start) })
+	slices.SortFunc(ends, func(a, b int32) int { return compare(blocks[a].End, blocks[b].End) })
+	var live, peak uint64
+	e := 0
+	for _, s := range starts {
+		for e < len(ends) && blocks[ends[e]].End <= blocks[s].Start {
+			live -= blocks[ends[e]].SizeBytes
+			e++
+		}
+		live += blocks[s].SizeBytes
+		peak = max(peak, live)
+	}
+	return peak
+}
+
+func compare(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// Layout is an address for each block.
+type Layout struct {
+	Offsets []uint64
+	// HeightBytes is the size of the pool.
+	HeightBytes uint64
+	// Method names what found it.
+	Method string
+}
+
+func height(blocks []Block, offsets []uint64) (h uint64) {
+	for i, b := range blocks {
+		h = max(h, offsets[i]+b.SizeBytes)
+	}
+	return h
+}
+
+// Verify checks that no two blocks that live at one time overlap, and that none passes the height. It sweeps over time with an ordered set of the live
+// address ranges, so that it shares nothing with the methods it checks.
+func (l *Layout) Verify(blocks []Block) error {
+	if len(l.Offsets) != len(blocks) {
+		return fmt.Errorf("%d blocks have %d addresses", len(blocks), len(l.Offsets))
+	}
+	order := make([]int32, 0, 2*len(blocks)) // ^i is the end of block i
+	for i, b := range blocks {
+		if b.SizeBytes > l.HeightBytes || l.Offsets[i] > l.HeightBytes-b.SizeBytes {
+			return fmt.Errorf("block %d at %d, %d bytes, passes the height %d", i, l.Offsets[i], b.SizeBytes, l.HeightBytes)
+		}
+		if b.SizeBytes > 0 {
+			order = append(order, int32(i), ^int32(i))
+		}
+	}
+	at := func(e int32) int64 {
+		if e < 0 {
+			return blocks[^e].End
+		}
+		return blocks[e].Start
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		if c := compare(at(a), at(b)); c != 0 {
+			return c
+		}
+		return int(min(max(a, -1), 0)) - int(min(max(b, -1), 0)) // ends first
+	})
+	var live rangeSet
+	for _, e := range order {
+		if e < 0 {
+			live.remove(l.Offsets[^e])
+			continue
+		}
+		if other, ok := live.insert(l.Offsets[e], l.Offsets[e]+blocks[e].SizeBytes, e); !ok {
+			return fmt.Errorf("blocks %d and %d live at one time and overlap", other, e)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package layout
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// Options bound the work. Work is counted, not timed: the same blocks always get the same layout.
+type Options struct {
+	// MaxNodes bounds the nodes of all exact searches together; 0 means DefaultMaxNodes, a negative number means no search.
+	MaxNodes int64
+}
+
+// DefaultMaxNodes is the default of Options.MaxNodes.
+const DefaultMaxNodes = 100_000
+
+// maxSearchBlocks is the largest problem that is searched.
+const maxSearchBlocks = 4_000
+
+// Result is the best layout that was found, and what is known of better ones.
+type Result struct {
+	Layout
+	// LiveBoundBytes is the largest sum of live blocks. BoundBytes is the height below which nothing was proven to fit, at least that.
+	LiveBoundBytes, BoundBytes uint64
+	// SmartPoolBytes is the height of the published method; 0 when it was too much work.
+	SmartPoolBytes uint64
+	// Nodes counts what the searches looked at.
+	Nodes int64
+}
+
+// Optimal tells that no layout is lower.
+func (r *Result) Optimal() bool { return r.HeightBytes == r.BoundBytes }
+
+// Plan looks for the lowest layout: one-pass methods first, then a search for a layout at the lower bound, then between the bound and the best.
+func Plan(blocks []Block, o Options) (*Result, error) {
+	if err := Check(blocks); err != nil {
+		return nil, err
+	}
+	r := &Result{LiveBoundBytes: LiveBound(blocks)}
+	r.BoundBytes = r.LiveBoundBytes
+	r.Layout = Layout{Offsets: make([]uint64, len(blocks)), Method: "empty"}
+	if len(blocks) == 0 || r.BoundBytes == 0 {
+		return r, nil
+	}
+	r.HeightBytes = math.MaxUint64
+	if pool := SmartPool(blocks); pool != nil {
+		r.SmartPoolBytes = pool.HeightBytes
+		r.keep(pool)
+	}
+	for _, order := range []string{"WA", "AW"} {
+		if r.Optimal() {
+			break
+		}
+		r.keep(skyline(blocks, ranks(blocks, nil, order, nil)))
+	}
+	if o.MaxNodes == 0 {
+		o.MaxNodes = DefaultMaxNodes
+	}
+	if !r.Optimal() && o.MaxNodes > 0 && len(blocks) <= maxSearchBlocks {
+		if p := newProblem(blocks); p != nil {
+			r.improve(blocks, p, o.MaxNodes)
+		}
+	}
+	return r, nil
+}
+
+func (r *Result) keep(l *Layout) {
+	if l.HeightBytes < r.HeightBytes {
+		r.Layout = *l
+	}
+}
+
+// improve searches at the bound with half of the nodes; what that leaves undecided is searched for a better layout by halving.
+func (r *Result) improve(blocks []Block, p *problem, maxNodes int64) {
+	low, high := p.bound, int64(r.HeightBytes/p.unit) // high is reached; what is below low is given up or proven impossible
+	proven := low
+	for target, share := low, maxNodes/2+1; low < high && r.Nodes < maxNodes; target, share = low+(high-low)/2, maxNodes/8+1 {
+		found, final, nodes := attempt(blocks, p, target, min(share, maxNodes-r.Nodes))
+		r.Nodes += nodes
+		if found == nil {
+			if final && target >= proven {
+				proven = target + 1
+				r.BoundBytes = uint64(proven) * p.unit
+			}
+			low = target + 1
+			continue
+		}
+		l := Layout{Offsets: make([]uint64, len(blocks)), Method: "search"}
+		for i := range blocks {
+			l.Offsets[i] = uint64(found[i]) * p.unit
+		}
+		l.HeightBytes = height(blocks, l.Offsets)
+		r.keep(&l)
+		high = int64(r.HeightBytes / p.unit)
+	}
+}
+
+// attempt looks for a layout of one height with a portfolio: several orders, each with and without jumping over choices that have nothing to do with a
+// failure, again and again with twice the nodes, and slightly disturbed orders. Luck decides between milliseconds and hours for one order; for many, it
+// evens out.
+func attempt(blocks []Block, p *problem, target, maxNodes int64) (offsets []int64, final bool, nodes int64) {
+	orders := []string{"TWA", "TLA", "TAW", "WAT"}
+	random := rand.New(rand.NewPCG(1, 2))
+	for limit := int64(2 * len(blocks)); ; limit *= 2 {
+		try := func(rank []int32, jump bool) bool {
+			s := newSearch(p, target, rank)
+			s.jump = jump
+			var found bool
+			found, final = s.run(min(limit, maxNodes-nodes))
+			nodes += s.nodes
+			if found {
+				offsets = s.solution
+			}
+			return found || final || nodes >= maxNodes
+		}
+		for _, order := range orders {
+			if try(ranks(blocks, p, order, nil), true) {
+				return offsets, final, nodes
+			}
+		}
+		if try(ranks(blocks, p, orders[0], nil), false) {
+			return offsets, final, nodes
+		}
+		for k := range 8 {
+			if try(ranks(blocks, p, orders[k%2], random), k%4 == 3) {
+				return offsets, final, nodes
+			}
+		}
+	}
+}
+
+// ranks puts blocks in order by falling width of life (W), area (A), sections lived through (L), or load of the fullest section lived through (T).
+// With random, widths and areas are disturbed a little.
+func ranks(blocks []Block, p *problem, keys string, random *rand.Rand) []int32 {
+	var load []int64
+	if p != nil {
+		load = make([]int64, len(p.section))
+		for t, live := range p.section {
+			for _, b := range live {
+				load[t] += p.size[b]
+			}
+		}
+	}
+	values := make([][3]float64, len(blocks))
+	for i, b := range blocks {
+		noise := 1.0
+		if random != nil {
+			noise = math.Exp(0.3 * random.NormFloat64())
+		}
+		width := float64(b.End) - float64(b.Start)
+		for k, key := range keys {
+			switch key {
+			case 'W':
+				values[i][k] = width * noise
+			case 'A':
+				values[i][k] = width * float64(b.SizeBytes) * noise
+			case 'L':
+				values[i][k] = float64(p.last[i]-p.first[i]) * noise
+			case 'T':
+				for t := p.first[i]; t < p.last[i]; t++ {
+					values[i][k] = max(values[i][k], float64(load[t]))
+				}
+			}
+		}
+	}
+	order := make([]int32, len(blocks))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortFunc(order, func(a, b int32) int {
+		x, y := &values[a], &values[b]
+		return cmp.Or(cmp.Compare(y[0], x[0]), cmp.Compare(y[1], x[1]), cmp.Compare(y[2], x[2]), cmp.Compare(a, b))
+	})
+	rank := make([]int32, len(blocks))
+	for at, b := range order {
+		rank[b] = int32(at)
+	}
+	return rank
+}
