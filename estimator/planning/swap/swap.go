@@ -1,0 +1,270 @@
+// Package swap plans which blocks of a job go to host memory and when, so that the job fits a smaller card, and what that costs in time.
+package swap
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gresize/gresize/estimator/planning/layout"
+)
+
+// Job is what runs: steps one after the other, and the blocks that they make, use and free.
+type Job struct {
+	// Blocks live from step Start until before step End.
+	Blocks []layout.Block
+	// Accesses are, by block, the steps that read or write it, ascending. A block without is never moved.
+	Accesses [][]int32
+	// StepNanos is how long each step takes when nothing is in its way.
+	StepNanos []int64
+}
+
+// Link is the transfer model: a latency and a rate for each direction. Both directions run at once, each one transfer at a time.
+type Link struct {
+	OutLatencyNanos, InLatencyNanos     int64
+	OutBytesPerSecond, InBytesPerSecond float64
+}
+
+// PublishedLink is AutoSwap's: pinned memory over PCIe 3.0 x16.
+var PublishedLink = Link{OutLatencyNanos: 47_200, InLatencyNanos: 9_700, OutBytesPerSecond: 1e9 / 0.0756, InBytesPerSecond: 1e9 / 0.0823}
+
+func (l Link) outNanos(bytes uint64) int64 {
+	return l.OutLatencyNanos + int64(float64(bytes)*1e9/l.OutBytesPerSecond)
+}
+
+func (l Link) inNanos(bytes uint64) int64 {
+	return l.InLatencyNanos + int64(float64(bytes)*1e9/l.InBytesPerSecond)
+}
+
+// MinBytes is the size of the smallest block that is moved, as AutoSwap has it.
+const MinBytes = 1 << 20
+
+const (
+	maxSteps     = 1 << 28
+	maxStepNanos = 1 << 40
+)
+
+// ErrInvalid is returned for a job that cannot run.
+var ErrInvalid = errors.New("invalid job")
+
+// Check refuses jobs whose blocks, accesses or times make no sense.
+func (j *Job) Check() error {
+	if err := layout.Check(j.Blocks); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(j.StepNanos) > maxSteps {
+		return fmt.Errorf("%w: %d steps", ErrInvalid, len(j.StepNanos))
+	}
+	if len(j.Accesses) != len(j.Blocks) {
+		return fmt.Errorf("%w: %d blocks, accesses of %d", ErrInvalid, len(j.Blocks), len(j.Accesses))
+	}
+	for i, n := range j.StepNanos {
+		if n < 1 || n > maxStepNanos {
+			return fmt.Errorf("%w: step %d takes %d ns", ErrInvalid, i, n)
+		}
+	}
+	for i, b := range j.Blocks {
+		if b.Start < 0 || b.End > int64(len(j.StepNanos)) {
+			return fmt.Errorf("%w: block %d lives from step %d to %d of %d", ErrInvalid, i, b.Start, b.End, len(j.StepNanos))
+		}
+		before := b.Start - 1
+		for _, a := range j.Accesses[i] {
+			if int64(a) <= before || int64(a) >= b.End {
+				return fmt.Errorf("%w: block %d lives from step %d to %d and is used at step %d, after step %d", ErrInvalid, i, b.Start, b.End, a, before)
+			}
+			before = int64(a)
+		}
+	}
+	return nil
+}
+
+func (l Link) check() error {
+	if l.OutLatencyNanos < 0 || l.InLatencyNanos < 0 || l.OutLatencyNanos > maxStepNanos || l.InLatencyNanos > maxStepNanos ||
+		!(l.OutBytesPerSecond >= 1) || !(l.InBytesPerSecond >= 1) || l.OutBytesPerSecond > 1e15 || l.InBytesPerSecond > 1e15 {
+		return fmt.Errorf("%w: link %+v", ErrInvalid, l)
+	}
+	return nil
+}
+
+// Absence is a stretch of steps between two accesses during which a block could be away: after From, and back for To.
+type Absence struct {
+	Block    int32
+	From, To int32
+}
+
+// absences lists all that are long enough to be worth a look.
+func (j *Job) absences() (all []Absence) {
+	for i, accesses := range j.Accesses {
+		if j.Blocks[i].SizeBytes < MinBytes {
+			continue
+		}
+		for k := 1; k < len(accesses); k++ {
+			if accesses[k]-accesses[k-1] > 1 {
+				all = append(all, Absence{int32(i), accesses[k-1], accesses[k]})
+			}
+		}
+	}
+	return all
+}
+
+// load is what lives at each step.
+func (j *Job) load() []int64 {
+	load := make([]int64, len(j.StepNanos)+1)
+	for _, b := range j.Blocks {
+		load[b.Start] += int64(b.SizeBytes)
+		load[b.End] -= int64(b.SizeBytes)
+	}
+	for i := 1; i < len(load); i++ {
+		load[i] += load[i-1]
+	}
+	return load[:len(j.StepNanos)]
+}
+
+// Plan is the answer: what moves when, what it costs, and where everything lies.
+type Plan struct {
+	TargetBytes uint64 `json:"target_bytes"`
+	// Policy names the score that chose.
+	Policy string `json:"policy"`
+	// BaseNanos is the time without swapping; TotalNanos with it.
+	BaseNanos  int64 `json:"base_ns"`
+	TotalNanos int64 `json:"total_ns"`
+	// PeakBytes is the largest sum of what is on the card, transfers under way included; PoolBytes the pool that holds it.
+	PeakBytes uint64 `json:"peak_bytes"`
+	PoolBytes uint64 `json:"pool_bytes"`
+	// HostBytes is the largest sum of what lies in host memory.
+	HostBytes uint64  `json:"host_bytes"`
+	Moves     []Move  `json:"moves"`
+	Pieces    []Piece `json:"pieces"`
+}
+
+// StallNanos is what swapping costs.
+func (p *Plan) StallNanos() int64 { return p.TotalNanos - p.BaseNanos }
+
+// MovedBytes is the traffic of both directions.
+func (p *Plan) MovedBytes() (sum uint64) {
+	for _, m := range p.Moves {
+		sum += 2 * m.SizeBytes
+	}
+	return sum
+}
+
+// Move is one trip to host memory and back. Times count from the start of the job, stalls included.
+type Move struct {
+	Block     int32  `json:"block"`
+	SizeBytes uint64 `json:"size_bytes"`
+	AfterStep int32  `json:"after_step"`
+	ForStep   int32  `json:"for_step"`
+	OutStart  int64  `json:"out_start_ns"`
+	OutEnd    int64  `json:"out_end_ns"`
+	InStart   int64  `json:"in_start_ns"`
+	InEnd     int64  `json:"in_end_ns"`
+	// StallNanos is how long the job waited for this trip, for the room or for the block.
+	StallNanos int64 `json:"stall_ns"`
+}
+
+// Piece is a stay of a block on the card, at one address.
+type Piece struct {
+	Block   int32  `json:"block"`
+	From    int64  `json:"from_ns"`
+	To      int64  `json:"to_ns"`
+	Address uint64 `json:"address"`
+}
+
+// NeedError says that no plan exists: at one step, more must be on the card than it holds.
+type NeedError struct {
+	Step                   int
+	NeedBytes, TargetBytes uint64
+}
+
+func (e *NeedError) Error() string {
+	return fmt.Sprintf("step %d needs %d bytes on the card at once, the target is %d: what it uses and what cannot be moved is more", e.Step, e.NeedBytes, e.TargetBytes)
+}
+
+// Outcome is one policy tried.
+type Outcome struct {
+	Policy     string `json:"policy"`
+	StallNanos int64  `json:"stall_ns"`
+	MovedBytes uint64 `json:"moved_bytes"`
+	Err        string `json:"error,omitempty"`
+}
+
+// maxTightenings bounds how often the plan is made again for less, when the addresses do not fit.
+const maxTightenings = 6
+
+// Make looks for the plan with the least stall: every score chooses, every choice is simulated, and the best is given addresses.
+func Make(j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {
+	if err := j.Check(); err != nil {
+		return nil, nil, err
+	}
+	if err := link.check(); err != nil {
+		return nil, nil, err
+	}
+	var outcomes []Outcome
+	inner := targetBytes
+	for range maxTightenings {
+		var best *Plan
+		var firstErr error
+		outcomes = outcomes[:0]
+		for _, policy := range Policies {
+			p, err := simulate(j, policy.choose(j, inner, link), inner, link)
+			if err != nil {
+				firstErr = errors.Join(firstErr, err)
+				outcomes = append(outcomes, Outcome{Policy: policy.Name, Err: err.Error()})
+				continue
+			}
+			p.Policy = policy.Name
+			outcomes = append(outcomes, Outcome{Policy: policy.Name, StallNanos: p.StallNanos(), MovedBytes: p.MovedBytes()})
+			if best == nil || p.StallNanos() < best.StallNanos() || p.StallNanos() == best.StallNanos() && p.MovedBytes() < best.MovedBytes() {
+				best = p
+			}
+		}
+		if best == nil {
+			var need *NeedError
+			errors.As(firstErr, &need)
+			return nil, outcomes, need
+		}
+		height, err := best.place(j, layoutNodes)
+		if err != nil {
+			return nil, outcomes, err
+		}
+		best.TargetBytes = targetBytes
+		if height <= targetBytes {
+			return best, outcomes, nil
+		}
+		if over := height - targetBytes; over < inner {
+			inner -= over
+		} else {
+			break
+		}
+	}
+	return nil, outcomes, fmt.Errorf("no addresses were found within %d bytes for what is on the card at once", targetBytes)
+}
+
+// place gives the pieces addresses.
+func (p *Plan) place(j *Job, nodes int64) (height uint64, err error) {
+	blocks := make([]layout.Block, len(p.Pieces))
+	for i, piece := range p.Pieces {
+		blocks[i] = layout.Block{Start: piece.From, End: piece.To, SizeBytes: j.Blocks[piece.Block].SizeBytes}
+	}
+	r, err := layout.Plan(blocks, layout.Options{MaxNodes: nodes})
+	if err != nil {
+		return 0, err
+	}
+	for i := range p.Pieces {
+		p.Pieces[i].Address = r.Offsets[i]
+	}
+	p.PoolBytes = r.HeightBytes
+	return r.HeightBytes, nil
+}
+
+func sortMoves(moves []Move) {
+	slices.SortStableFunc(moves, func(a, b Move) int {
+		switch {
+		case a.OutStart < b.OutStart:
+			return -1
+		case a.OutStart > b.OutStart:
+			return 1
+		}
+		return int(a.Block) - int(b.Block)
+	})
+}
