@@ -180,17 +180,18 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	return result.Bundle, nil
 }
 
-// jobEnvironment is what the script would see as a job of one task on one node
-// with its GPUs. What Slurm set for the probe job itself stays where it does no harm.
+// jobEnvironment is what the script would see as a job on one node with its tasks
+// and GPUs. What Slurm set for the probe job itself stays where it does no harm.
 func jobEnvironment(env []string, job *probejob.Job) []string {
 	devices := make([]string, max(1, job.Devices))
 	for i := range devices {
 		devices[i] = strconv.Itoa(i)
 	}
 	list := strings.Join(devices, ",")
+	tasks := strconv.Itoa(max(1, job.Tasks))
 	set := map[string]string{
-		"SLURM_NTASKS": "1", "SLURM_NPROCS": "1", "SLURM_NNODES": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_TASKS_PER_NODE": "1",
-		"SLURM_NTASKS_PER_NODE": "1", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+		"SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_NNODES": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_TASKS_PER_NODE": tasks,
+		"SLURM_NTASKS_PER_NODE": tasks, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
 		"SLURM_SUBMIT_DIR": job.WorkDir, "SLURM_GPUS_ON_NODE": strconv.Itoa(len(devices)), "SLURM_JOB_GPUS": list,
 		"GPU_DEVICE_ORDINAL": list,
 	}

@@ -46,6 +46,7 @@ var reasonWords = map[string]reasonWord{
 	"probe_refused":        {text: "the probe was refused", ours: true},
 	"no_gpu_used":          {text: "the command put nothing on a GPU"},
 	"several_gpus":         {text: "several processes used a GPU at once"},
+	"ranks_not_run":        {text: "only some ranks of the job were run"},
 }
 
 // words is the reason as a person reads it, with the code at its end for whoever looks it up.

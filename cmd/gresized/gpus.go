@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/gresize/gresize/daemon/config"
@@ -78,6 +79,21 @@ func (g *gpus) card(t config.Target) (fitsBytes int64, profile string) {
 	return fitsBytes, profile
 }
 
+// slice says whether a row gives a part of a card.
+func (g *gpus) slice(t config.Target) bool {
+	words, _, _ := request.FeatureTerms(t.Constraint)
+	for _, e := range request.ParseList(t.Gres) {
+		words = append(words, e.Type)
+	}
+	return slices.ContainsFunc(words, func(word string) bool {
+		p, ok := g.byWord[word]
+		return ok && p.MIG != nil || sliceName.MatchString(word)
+	})
+}
+
+// sliceName is what Slurm's own detection names a MIG device, whatever the card: a100_3g.20gb.
+var sliceName = regexp.MustCompile(`(^|[-_])[1-7]g\.[0-9]+gb`)
+
 func (g *gpus) rules(c *config.Config) policy.Rules {
 	r := policy.Rules{MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), Upsizing: c.Policy.Upsizing,
 		ShardBytes: int64(c.Shard.Per), ShardMax: c.Shard.Max, Own: c.OwnFeatures(), Cards: map[string]policy.Card{}}
@@ -86,7 +102,7 @@ func (g *gpus) rules(c *config.Config) policy.Rules {
 	}
 	for _, t := range c.Targets {
 		fits, profile := g.card(t)
-		r.Rows = append(r.Rows, policy.Row{FitsBytes: fits, Profile: profile, Target: request.Target{Gres: t.Gres, Constraint: t.Constraint}})
+		r.Rows = append(r.Rows, policy.Row{FitsBytes: fits, Profile: profile, Slice: g.slice(t), Target: request.Target{Gres: t.Gres, Constraint: t.Constraint}})
 	}
 	// A card that holds less than the file says may come before one that the file puts first.
 	slices.SortStableFunc(r.Rows, func(a, b policy.Row) int { return cmp.Compare(a.FitsBytes, b.FitsBytes) })

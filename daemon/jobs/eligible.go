@@ -82,10 +82,12 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeSeveralGPUs, "it names GPUs in more than one place: " + asked.String()
 	case asks[0].Name != "gpu":
 		return codeSharesGPU, "it asks for a share of a GPU already: " + asked.String()
-	case asks[0].Count != 1:
-		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs, only jobs with one are changed", asks[0].Count)
 	case moreThanOne(r.MinNodes) || moreThanOne(r.MaxNodes):
 		return codeSeveralGPUs, "it asks for more than one node"
+	case asks[0].Count < 1 || asks[0].Count > mostGPUs:
+		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs, at most %d on one node are tried out", asks[0].Count, mostGPUs)
+	case asks[0].Count > 1 && !onOneNode(r, asks[0].Field):
+		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs that may be on more than one node", asks[0].Count)
 	case asks[0].Field == request.PerTask && moreThanOne(r.NumTasks):
 		return codeSeveralGPUs, "it asks for a GPU for each of several tasks"
 	case asks[0].Field == request.PerSocket:
@@ -95,6 +97,39 @@ func ineligible(r *wire.Request) (code, reason string) {
 	}
 	return "", ""
 }
+
+// mostGPUs is how many GPUs of one node the virtual GPU stands for.
+const mostGPUs = 16
+
+// onOneNode says whether several GPUs that are asked for in a field are certainly on one node: Slurm spreads tasks, and the GPUs of a
+// whole job, over nodes unless it is told how many.
+func onOneNode(r *wire.Request, field request.Field) bool {
+	if r.MaxNodes != nil && *r.MaxNodes == 1 {
+		return field == request.PerNode || field == request.PerJob
+	}
+	return field == request.PerNode && !moreThanOne(r.NumTasks)
+}
+
+// devicesOf is the number of GPUs that a job asks for on its node.
+func devicesOf(asked request.Request) int {
+	if asks := asked.Asks(); len(asks) == 1 && asks[0].Count > 1 && asks[0].Count <= mostGPUs {
+		return int(asks[0].Count)
+	}
+	return 1
+}
+
+// tasksOf is the number of tasks of a job on one node.
+func tasksOf(r *wire.Request) int {
+	for _, n := range []*uint32{r.NumTasks, r.NtasksPerNode} {
+		if n != nil && *n > 0 && *n <= mostTasks {
+			return int(*n)
+		}
+	}
+	return 1
+}
+
+// mostTasks is beyond what one node runs; a larger number is no number of tasks.
+const mostTasks = 1024
 
 // notUnderstood returns a part of a request that seems to name a GPU and cannot be read.
 func notUnderstood(asked request.Request) string {

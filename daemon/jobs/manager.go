@@ -246,7 +246,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		m.enqueue(s)
 		return pass
 	}
-	s.payload = &spool.Job{Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment)}
+	s.payload = &spool.Job{Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
 	reply := &wire.Reply{Verdict: wire.VerdictHold, Token: s.job.Token}
 	s.first.State, s.first.Detail = StateStamped, "shadow mode: the job is only stamped"
 	if m.config.Mode == Enforce {

@@ -26,6 +26,8 @@ type ProbeJob struct {
 	Steps     int
 	Budget    time.Duration
 	Devices   int
+	// Tasks is the number of tasks that an srun in the script starts.
+	Tasks int
 }
 
 // report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
@@ -249,7 +251,7 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	if len(arguments) > 0 {
 		arguments = arguments[1:]
 	}
-	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.config.Probe.Steps, Budget: m.config.Probe.Budget, Devices: 1}, nil
+	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.config.Probe.Steps, Budget: m.config.Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
 }
 
 // ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.

@@ -43,6 +43,8 @@ type Row struct {
 	Target    request.Target
 	// Profile is the GPU profile of the row's card; empty: not known, or several.
 	Profile string
+	// Slice says that the row is a part of a card (MIG).
+	Slice bool
 }
 
 // Card is a GPU profile as far as the policy needs it.
@@ -104,10 +106,11 @@ func (r Rules) Decide(in Input) Decision {
 	if !r.actsOn(in.Estimate.Confidence) {
 		return leave(CodeConfidence, "the estimate's confidence is %s%s", in.Estimate.Confidence, because(in.Estimate.Reasons))
 	}
-	if len(in.Estimate.Ranks) != 1 {
-		return leave(CodeNotOneRank, "the estimate is for %d GPUs, only jobs with one are changed", len(in.Estimate.Ranks))
+	count := gpusAsked(in.Asked)
+	rank, ok := in.Estimate.Largest()
+	if !ok || len(in.Estimate.Ranks) > count {
+		return leave(CodeNotOneRank, "the estimate is for %d GPUs, and the job asks for %d", len(in.Estimate.Ranks), count)
 	}
-	rank := in.Estimate.Ranks[0]
 	d := Decision{MarginBytes: max(rank.ComfortableHighBytes/100*int64(r.MarginPercent), r.MarginMinBytes)}
 	d.NeedBytes = rank.ComfortableHighBytes + d.MarginBytes
 	need := fmt.Sprintf("the job needs %s: %s estimated (%s, confidence %s) and %s margin",
@@ -141,6 +144,9 @@ func (r Rules) Decide(in Input) Decision {
 			d.Verdict, d.Code, d.Target = Keep, CodeAlready, row.Target
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
 			return d.noting(refused)
+		}
+		if count > 1 && row.Slice {
+			continue // a process sees one slice, and the ranks of a job cannot talk to each other from slices of one card
 		}
 		if word, other := r.elsewhere(in.Asked, row.Target); word != "" {
 			if refused == nil {
@@ -176,6 +182,14 @@ func (r Rules) Decide(in Input) Decision {
 		return d.leave(refused.Code, "%s, but the request cannot be changed: %s", need, refused.Detail)
 	}
 	return d.leave(CodeFitsNothing, "%s, and no row of the site's table that may be given holds it", need)
+}
+
+// gpusAsked is the number of GPUs in a request, 1 where it is not one number.
+func gpusAsked(asked request.Request) int {
+	if asks := asked.Asks(); len(asks) == 1 && asks[0].Name == "gpu" && asks[0].Count > 1 && asks[0].Count <= estimator.MaxRanks {
+		return int(asks[0].Count)
+	}
+	return 1
 }
 
 // elsewhere returns a word of the request that names another card than the row does: such a job could never start there. Words that the row

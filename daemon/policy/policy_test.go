@@ -87,6 +87,18 @@ func TestDecide(t *testing.T) {
 			e.Ranks = append(e.Ranks, e.Ranks[0])
 			return e
 		}(), version: debian12, verdict: LeaveAlone, code: CodeNotOneRank},
+		{name: "two GPUs, each as large as the larger rank needs", asked: request.Request{TresPerNode: "gres:gpu:2"}, estimate: func() estimator.Estimate {
+			e := estimate(gib, estimator.Exact)
+			e.Ranks = append(e.Ranks, estimate(8*gib, estimator.Exact).Ranks...)
+			e.Ranks[1].Rank = 1
+			return e
+		}(), version: debian12, verdict: Rewrite, code: CodeNarrowed, set: "Features=gpu12g"},
+		{name: "several ranks get no slices of cards", asked: request.Request{TresPerNode: "gres:gpu:2"}, estimate: estimate(gib, estimator.Exact), version: debian12,
+			change: func(r *Rules) {
+				for i := range r.Rows {
+					r.Rows[i].Slice = true
+				}
+			}, verdict: LeaveAlone, code: CodeFitsNothing},
 		{name: "an estimate that does not add up", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimator.Estimate{Schema: "other"}, version: debian12,
 			verdict: LeaveAlone, code: CodeInvalidAnswer},
 	} {

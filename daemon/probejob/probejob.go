@@ -14,6 +14,7 @@ const Schema = "gresize.probejob/1"
 // Bounds on what a probe takes on.
 const (
 	maxDevices       = 64
+	maxTasks         = 1024
 	maxBudgetSeconds = 24 * 3600
 )
 
@@ -29,6 +30,8 @@ type Job struct {
 	Steps         int    `json:"steps"`
 	BudgetSeconds int    `json:"budget_seconds"`
 	Devices       int    `json:"devices"`
+	// Tasks is the number of tasks on the node; 0 means 1.
+	Tasks int `json:"tasks,omitempty"`
 }
 
 // Validate returns the first fault with the field's name.
@@ -42,6 +45,8 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("work_dir: %q is not absolute", j.WorkDir)
 	case j.Steps < 0 || j.BudgetSeconds < 1 || j.BudgetSeconds > maxBudgetSeconds:
 		return fmt.Errorf("steps or budget_seconds: %d, %d", j.Steps, j.BudgetSeconds)
+	case j.Tasks < 0 || j.Tasks > maxTasks:
+		return fmt.Errorf("tasks: %d", j.Tasks)
 	case j.Devices < 0 || j.Devices > maxDevices:
 		return fmt.Errorf("devices: %d", j.Devices)
 	}

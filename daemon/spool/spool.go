@@ -33,6 +33,8 @@ type Job struct {
 	Script      []byte   `json:"script"`
 	Argv        [][]byte `json:"argv"`
 	Environment [][]byte `json:"environment"`
+	// Tasks is the number of tasks that the job asks for; 0 means 1.
+	Tasks int `json:"tasks,omitempty"`
 }
 
 // Spool is a folder that only its owner can read.

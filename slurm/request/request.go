@@ -147,6 +147,7 @@ const (
 	CodeSpelling     = "request_not_understood"
 	CodeSlurmVersion = "slurm_cannot_change"
 	CodeShardMemory  = "shard_with_memory_per_gpu"
+	CodeSeveral      = "several_gpus"
 	CodeInnerSrun    = "inner_srun_would_fail"
 )
 
@@ -190,12 +191,12 @@ type Options struct {
 	EnvDropped bool
 }
 
-// Change works out how a pending job with one GPU is moved to target. It returns a *RefusedError when
+// Change works out how a pending job is moved to target, each of its GPUs if it has several: their number stays. It returns a *RefusedError when
 // this release of Slurm cannot do it or the outcome would not be certain.
 func (r Request) Change(target Target, o Options) (Change, error) {
 	asks := r.Asks()
-	if len(asks) != 1 || asks[0].Name != "gpu" || asks[0].Count != 1 {
-		return Change{}, refuse(CodeSpelling, "only a request for exactly one GPU can be changed, this one is %s", r)
+	if len(asks) != 1 || asks[0].Name != "gpu" || asks[0].Count < 1 {
+		return Change{}, refuse(CodeSpelling, "only a request that names GPUs in one place can be changed, this one is %s", r)
 	}
 	ask := asks[0]
 	result := r
@@ -255,13 +256,16 @@ func changeType(result *Request, ask Ask, gres string, o Options) error {
 		// again: a job that no node can then run would be stuck for ever (tried on 22.05.8).
 		return refuse(CodeSlurmVersion, "Slurm %s cannot change the GPU type of a pending job to %q in a way that could be undone", o.Version, want.Type)
 	}
-	setEntry(result, ask, newEntry(o.Version, "gpu", want.Type, 1))
+	setEntry(result, ask, newEntry(o.Version, "gpu", want.Type, ask.Count))
 	return nil
 }
 
 func changeToShards(result *Request, ask Ask, shards uint64, o Options) error {
 	if !o.Version.replacesGres() {
 		return refuse(CodeSlurmVersion, "Slurm %s cannot change a GPU of a pending job to shards", o.Version)
+	}
+	if ask.Count != 1 {
+		return refuse(CodeSeveral, "a job with %d GPUs cannot become a shard job: its ranks would share a card", ask.Count)
 	}
 	if result.MemPerTres != "" || result.CpusPerTres != "" {
 		return refuse(CodeShardMemory, "a job with --mem-per-gpu or --cpus-per-gpu cannot become a shard job")
