@@ -83,7 +83,7 @@ def estimate(command, gpu="h100", options=(), environment=None, cwd=None):
     env.update(environment or {})
     ran = subprocess.run(
         [GRESIZE, "estimate", "--gpu", gpu, "--json"] + list(options) + ["--"] + list(command),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=env, cwd=cwd, preexec_fn=lambda: os.nice(10),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, env=env, cwd=cwd, preexec_fn=lambda: os.nice(max(0, 10 - os.nice(0))),
     )
     try:
         return json.loads(ran.stdout)
