@@ -140,15 +140,20 @@ def _memory_fraction(watch):
         return False
 
 
+def is_out_of_memory(torch, exception):
+    """Whether the card was full."""
+    types = [getattr(torch, "OutOfMemoryError", None), getattr(torch.cuda, "OutOfMemoryError", None)]
+    return isinstance(exception, tuple(t for t in types if t))
+
+
 def _exception(torch, value):
     if value is None:
         return None
-    types = [t for t in (getattr(torch, "OutOfMemoryError", None), getattr(torch.cuda, "OutOfMemoryError", None)) if t]
     lines = [line for line in str(value).strip().splitlines() if line.strip()]
     return {
         "type": type(value).__name__,
         "text": (lines[-1] if lines else "")[:MOST_TEXT],
-        "out_of_memory": isinstance(value, tuple(types)),
+        "out_of_memory": is_out_of_memory(torch, value),
     }
 
 
@@ -205,6 +210,7 @@ def write(watch, reason, exception=None, initializing=False):
             "values": watch.calls.shadow.report(),
             "loaders_unread": unread,
             "larger_loader_unread": larger,
+            "epochs_cut_short": watch.phases.turned,
             "idle_optimizer": watch.idle_optimizer(),
             "memory_fraction": _memory_fraction(watch),
             "host_peak_bytes": _host_peak_bytes(),

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, ledger, policy, ranks, releases, report, shadow_calls, values
+from . import after_import, ledger, phases, policy, ranks, releases, report, shadow_calls, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -48,6 +48,7 @@ class Watch:
         self.decisions = values.Decisions
         self.calls = shadow_calls.Calls(torch)
         self.saves = values.Saves()
+        self.phases = phases.Phases()
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
         self.rank = report.integer("RANK")
         self.world_size = report.integer("WORLD_SIZE")
@@ -108,7 +109,7 @@ class Watch:
         allocated, reserved = self.peaks()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
-        if self.cuda_used() and self._enough(number):
+        if self.cuda_used() and self._enough(number) and not self.phases.wants_more(time.monotonic() - self.begin):
             self.stop("stopped")
         elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
             report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
@@ -174,8 +175,11 @@ class Watch:
         with self.lock:
             if self.done:
                 return
-            self.done = True
             exception = getattr(sys, "last_value", None)
+            if self.phases.active and not report.is_out_of_memory(self.torch, exception):
+                # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
+                self.stop("stopped")
+            self.done = True
             report.write(self, "exit" if exception is None else "exception", exception)
             report.flush_native()
             self.saves.clean()
@@ -196,6 +200,8 @@ class Watch:
 def _budget(watch):
     while True:
         left = watch.seconds - (time.monotonic() - watch.begin)
+        if watch.phases.late():
+            watch.stop("stopped")
         if left <= 0:
             watch.stop("budget_spent")
             return
@@ -311,6 +317,7 @@ def start(torch):
     _quietly(watch.saves.hook, torch)
     _quietly(_hook_compile, watch, torch)
     _quietly(watch.loaders.hook)
+    _quietly(watch.phases.hook, torch)
     if watch.ledger is not None:
         _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))
         _quietly(watch.ledger.hook_modules)

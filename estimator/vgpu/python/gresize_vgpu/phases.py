@@ -1,0 +1,87 @@
+"""Lets a program go on from its training to what follows an epoch, such as a validation, without running the whole epoch.
+
+Once enough steps were seen, the data loaders in use say that they are at their end. The program then does what it does after an epoch, its next loaders
+give some batches each, and the run is stopped in the next epoch. What a validation takes is thus in the figure.
+"""
+import functools
+import os
+import sys
+import time
+
+# Batches of a loader that is first read after the training was cut short. The first are full ones.
+BATCHES_AFTER = 3
+# Optimizer steps of the next epoch before the run is stopped: the memory of both phases together has been seen then.
+STEPS_AFTER = 2
+# What follows an epoch may take as long as all before it, and at least this.
+LEAST_SECONDS = 10.0
+
+
+class Phases:
+    """Whether epochs are being cut short, and what was seen since."""
+
+    def __init__(self):
+        self.active = False
+        self.turned = False  # a loader was ended
+        self.steps_after = 0
+        self.deadline = None
+        self.given = 0
+
+    def hook(self, torch):
+        self._hook_save(torch)
+        module = sys.modules.get("torch.utils.data.dataloader")
+        iterator = getattr(module, "_BaseDataLoaderIter", None)
+        if iterator is None:
+            return
+        original = iterator.__next__
+        phases = self
+
+        @functools.wraps(original)
+        def next_batch(self):
+            if phases.at_end(self):
+                raise StopIteration
+            batch = original(self)
+            phases.given += 1
+            if phases.active:
+                self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
+            return batch
+
+        iterator.__next__ = next_batch
+        iterator.next = next_batch
+
+    def _hook_save(self, torch):
+        original = torch.save
+        phases = self
+
+        @functools.wraps(original)
+        def save(*args, **kwargs):
+            # A checkpoint of a run like this is of use to nobody, and takes room and time; it takes no memory of the GPU.
+            return None if phases.turned else original(*args, **kwargs)
+
+        torch.save = save
+
+    def at_end(self, iterator):
+        if not self.active:
+            return False
+        if not self.turned:  # the one that training reads from
+            self.turned = True
+            return True
+        if getattr(iterator, "_gresize_batches", 0) < BATCHES_AFTER:
+            return False
+        iterator._gresize_batches = 0  # a loader with persistent workers uses it again
+        return True
+
+    def wants_more(self, elapsed_seconds):
+        """Whether to go on, asked after each step once enough steps were seen."""
+        if not self.active:
+            # Ranks that end an epoch at different steps would wait for each other; without a loader there is no epoch.
+            if not self.given or os.environ.get("WORLD_SIZE", "1") != "1":
+                return False
+            self.active = True
+            self.deadline = time.monotonic() + max(LEAST_SECONDS, elapsed_seconds)
+            return True
+        if self.turned:
+            self.steps_after += 1
+        return self.steps_after < STEPS_AFTER and not self.late()
+
+    def late(self):
+        return self.deadline is not None and time.monotonic() > self.deadline
