@@ -147,7 +147,7 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}
 	if r.Reason == reasonStopped {
-		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("the first %d steps were seen%s: memory that is taken later is not in the figure", r.Steps, notRead(r.Coverage.LoadersUnread)))
+		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s: memory that is taken later is not in the figure", r.seen(), notRead(r.Coverage.LoadersUnread)))
 	}
 	if r.Reason == reasonRunning {
 		a.lower(estimator.Low, "run_cut_short", fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))
@@ -172,6 +172,14 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.Fits = false
 		a.lower(estimator.Low, "near_capacity", "the allocator met the end of the modelled card and went on without its cache")
 	}
+}
+
+// seen says how far the program was followed.
+func (r *rankReport) seen() string {
+	if r.Coverage.EpochsCutShort {
+		return fmt.Sprintf("%d steps were seen, and what follows an epoch that is cut short", r.Steps)
+	}
+	return fmt.Sprintf("the first %d steps were seen", r.Steps)
 }
 
 func notRead(loaders int) string {

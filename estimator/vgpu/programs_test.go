@@ -1,6 +1,11 @@
 package vgpu
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
+)
 
 // TestHabitsOfPrograms holds what public programs do and what once went wrong with it.
 func TestHabitsOfPrograms(t *testing.T) {
@@ -19,5 +24,33 @@ func TestHabitsOfPrograms(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAfterAnEpoch: an epoch is cut short, and what follows it is in the figure.
+func TestAfterAnEpoch(t *testing.T) {
+	for name, c := range map[string]struct {
+		atLeast int64
+		full    bool
+	}{
+		"validates": {atLeast: 1024 * 32 * 30 * 30 * 4}, "fails_after_an_epoch": {}, "lingers_after_an_epoch": {}, "full_after_an_epoch": {full: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := runPython(t, "2.6.0", 1, []string{"testdata/programs.py", name})
+			if c.full {
+				if !o.failed || !o.reports.OutOfMemory || o.reports.Stopped {
+					t.Errorf("failed %v, out of memory %v, stopped %v\n%s", o.failed, o.reports.OutOfMemory, o.reports.Stopped, o.output)
+				}
+				return
+			}
+			if o.failed || !o.reports.Stopped {
+				t.Fatalf("failed %v, stopped %v\n%s", o.failed, o.reports.Stopped, o.output)
+			}
+			e := o.estimate(t, trace.Stopped)
+			if e.Confidence != estimator.High || hasReason(e, "phase_not_reached") || !hasReason(e, "run_cut_short") || e.Ranks[0].PeakAllocatedBytes < c.atLeast {
+				t.Errorf("%+v", e)
+			}
+		})
 	}
 }

@@ -31,7 +31,9 @@ type Coverage struct {
 	// Values says how the process was answered where only a kernel could have known.
 	Values ValuesSide `json:"values"`
 	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
-	LoadersUnread      int  `json:"loaders_unread,omitempty"`
+	LoadersUnread int `json:"loaders_unread,omitempty"`
+	// EpochsCutShort: a data loader was ended early so that what follows an epoch, such as a validation, was seen.
+	EpochsCutShort     bool `json:"epochs_cut_short,omitempty"`
 	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
 	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.
 	IdleOptimizer  bool `json:"idle_optimizer,omitempty"`
@@ -90,6 +92,7 @@ func newRankReports(p *process) []rankReport {
 		base.HostPeakBytes, base.BeganUnix, base.WallSeconds = py.HostPeakBytes, py.BeganUnix, py.WallSeconds
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
+		base.Coverage.EpochsCutShort = py.EpochsCutShort
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.Coverage.Values = py.Values
 		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction

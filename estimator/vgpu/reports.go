@@ -128,14 +128,16 @@ type Python struct {
 	// LargerLoaderUnread says that one of them has a larger batch than all that were read.
 	Decisions int64 `json:"decisions"`
 	// Values says how the process was answered where only a kernel could have known.
-	Values             ValuesSide `json:"values"`
-	LoadersUnread      int        `json:"loaders_unread"`
-	LargerLoaderUnread bool       `json:"larger_loader_unread"`
-	IdleOptimizer      bool       `json:"idle_optimizer"`
-	MemoryFraction     bool       `json:"memory_fraction"`
-	HostPeakBytes      int64      `json:"host_peak_bytes"`
-	BeganUnix          float64    `json:"began_unix"`
-	WallSeconds        float64    `json:"wall_seconds"`
+	Values        ValuesSide `json:"values"`
+	LoadersUnread int        `json:"loaders_unread"`
+	// EpochsCutShort: a data loader was ended early so that what follows an epoch was seen.
+	EpochsCutShort     bool    `json:"epochs_cut_short"`
+	LargerLoaderUnread bool    `json:"larger_loader_unread"`
+	IdleOptimizer      bool    `json:"idle_optimizer"`
+	MemoryFraction     bool    `json:"memory_fraction"`
+	HostPeakBytes      int64   `json:"host_peak_bytes"`
+	BeganUnix          float64 `json:"began_unix"`
+	WallSeconds        float64 `json:"wall_seconds"`
 }
 
 // The reasons for which the Python layer writes a report.

@@ -18,4 +18,58 @@ def second_device():
         optimizer.step()
 
 
+def _epochs(after):
+    data = torch.utils.data.TensorDataset(torch.randn(3000, 3, 32, 32), torch.randint(0, 10, (3000,)))
+    model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for epoch in range(2):
+        for images, labels in torch.utils.data.DataLoader(data, 8, shuffle=True, num_workers=1):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(images.cuda()), labels.cuda()).backward()
+            optimizer.step()
+        after(data, model)
+
+
+def validates():
+    """A loader with a larger batch that is made after the first epoch only."""
+
+    def validate(data, model):
+        model.eval()
+        with torch.no_grad():
+            for images, _ in torch.utils.data.DataLoader(data, 1024):
+                model(images.cuda())
+        torch.save(model.state_dict(), "/nonexistent/place")  # nothing is written after an epoch that was cut short
+
+    _epochs(validate)
+
+
+def fails_after_an_epoch():
+    """What a program makes of an epoch that was cut short is no fault of its own."""
+
+    def check(data, model):
+        raise RuntimeError("this epoch had too few batches")
+
+    _epochs(check)
+
+
+def lingers_after_an_epoch():
+    """What follows an epoch takes too long."""
+
+    def wait(data, model):
+        import time
+
+        time.sleep(100)
+
+    _epochs(wait)
+
+
+def full_after_an_epoch():
+    """What follows an epoch is too large for the card."""
+
+    def fill(data, model):
+        torch.empty(100 << 30, dtype=torch.uint8, device="cuda")
+
+    _epochs(fill)
+
+
 globals()[sys.argv[1]]()

@@ -24,7 +24,8 @@ class Phases:
         self.turned = False  # a loader was ended
         self.steps_after = 0
         self.deadline = None
-        self.given = 0
+        self.given = self.given_before = 0
+        self.fed = False  # the last step took a batch from a loader
 
     def hook(self, torch):
         self._hook_save(torch)
@@ -70,18 +71,21 @@ class Phases:
         iterator._gresize_batches = 0  # a loader with persistent workers uses it again
         return True
 
+    def step(self):
+        """A training step has ended."""
+        self.fed, self.given_before = self.given > self.given_before, self.given
+
     def wants_more(self, elapsed_seconds):
         """Whether to go on, asked after each step once enough steps were seen."""
-        if not self.active:
-            # Ranks that end an epoch at different steps would wait for each other; without a loader there is no epoch.
-            if not self.given or os.environ.get("WORLD_SIZE", "1") != "1":
-                return False
-            self.active = True
-            self.deadline = time.monotonic() + max(LEAST_SECONDS, elapsed_seconds)
-            return True
         if self.turned:
             self.steps_after += 1
-        return self.steps_after < STEPS_AFTER and not self.late()
+            return self.steps_after < STEPS_AFTER and not self.late()
+        # Ranks that end an epoch at different steps would wait for each other; without a loader that feeds the steps there is no epoch.
+        if self.active or not self.fed or os.environ.get("WORLD_SIZE", "1") != "1":
+            return False
+        self.active = True
+        self.deadline = time.monotonic() + max(LEAST_SECONDS, elapsed_seconds)
+        return True
 
     def late(self):
         return self.deadline is not None and time.monotonic() > self.deadline

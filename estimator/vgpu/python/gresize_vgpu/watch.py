@@ -106,6 +106,7 @@ class Watch:
             return
         if self.ledger is not None:
             _quietly(self.ledger.mark, "step", number)
+        self.phases.step()
         allocated, reserved = self.peaks()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
