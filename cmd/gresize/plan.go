@@ -1,0 +1,317 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/allocator/replay"
+	"github.com/gresize/gresize/estimator/planning"
+	"github.com/gresize/gresize/estimator/planning/layout"
+	"github.com/gresize/gresize/estimator/planning/swap"
+	"github.com/spf13/cobra"
+)
+
+type planFlags struct {
+	target, pcie, torchVersion, out string
+	stepTime                        time.Duration
+	rank                            int
+	nodes                           int64
+	json                            bool
+}
+
+func newPlanCommand() *cobra.Command {
+	var flags planFlags
+	cmd := &cobra.Command{
+		Use:   "plan FILE [--target SIZE] [--pcie RATE] [--step-time TIME] [-o FILE.json]",
+		Short: "Plan addresses and swaps that would hold a recorded job on a smaller card",
+		Long: `Compares what a recorded job needs: the largest sum of live blocks, PyTorch's
+allocator, its expandable segments, the published SmartPool, and the lowest
+layout that was found, with the proven bound. With --target it also plans which
+blocks go to host memory and when, so that the job fits, and what that costs in
+time. FILE is a trace bundle, a PyTorch memory snapshot, or a recorded allocator
+trace.
+
+Sizes are those of the allocator; the CUDA context and libraries come on top.
+Such a file does not say when blocks are read nor how long kernels take, so
+both are assumed: see docs/plan.md. --step-time gives the true length of one
+training step.
+
+EXIT STATUS
+  0  done; with --target: a plan was found
+  1  an error
+  2  wrong usage
+  3  no plan fits the target`,
+		Example: `  gresize plan job.gresize
+  gresize plan job.gresize --target 24GiB --pcie 12GB/s --step-time 180ms -o schedule.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usageError(fmt.Errorf("plan: one file wanted, %d given", len(args)))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return plan(cmd, flags, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.target, "target", "", "memory that the allocator may use, such as 24GiB")
+	f.StringVar(&flags.pcie, "pcie", "", "rate of a transfer in each direction, such as 12GB/s (default: 13.2GB/s out, 12.2GB/s in)")
+	f.DurationVar(&flags.stepTime, "step-time", 0, "measured length of one training step, such as 180ms")
+	f.StringVarP(&flags.out, "output", "o", "", "write addresses and schedule as JSON to `FILE`")
+	f.StringVar(&flags.torchVersion, "torch-version", "", "PyTorch release, where the file does not name it")
+	f.IntVar(&flags.rank, "rank", 0, "rank of a bundle, or device of a snapshot")
+	f.Int64Var(&flags.nodes, "effort", layout.DefaultMaxNodes, "nodes that the search for a lower layout may look at")
+	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON")
+	return cmd
+}
+
+// planned is what plan prints and writes. docs/plan.md describes it.
+type planned struct {
+	Schema         string              `json:"schema"`
+	File           string              `json:"file"`
+	Torch          string              `json:"torch_version"`
+	Requests       int                 `json:"requests"`
+	Blocks         int                 `json:"blocks"`
+	Iteration      *planning.Iteration `json:"iteration,omitempty"`
+	LiveBoundBytes uint64              `json:"live_bound_bytes"`
+	BoundBytes     uint64              `json:"bound_bytes"`
+	DefaultBytes   *int64              `json:"default_allocator_bytes,omitempty"`
+	Expandable     *int64              `json:"expandable_segments_bytes,omitempty"`
+	SmartPoolBytes uint64              `json:"smartpool_bytes,omitempty"`
+	PlanBytes      uint64              `json:"plan_bytes"`
+	Optimal        bool                `json:"optimal"`
+	Method         string              `json:"method"`
+	Layout         []plannedBlock      `json:"layout,omitempty"`
+	Outcomes       []swap.Outcome      `json:"policies,omitempty"`
+	Swap           *swap.Plan          `json:"swap,omitempty"`
+	NoPlan         string              `json:"no_plan,omitempty"`
+}
+
+type plannedBlock struct {
+	FromStep  int64  `json:"from_step"`
+	ToStep    int64  `json:"to_step"`
+	SizeBytes uint64 `json:"size_bytes"`
+	Address   uint64 `json:"address"`
+}
+
+// planSchema names the form of the schedule. It changes when a key changes its meaning.
+const planSchema = "gresize.plan/1"
+
+func plan(cmd *cobra.Command, flags planFlags, path string) error {
+	link, clock := swap.PublishedLink, planning.DefaultClock
+	var target uint64
+	var err error
+	if flags.target != "" {
+		if target, err = parseSize(flags.target); err != nil {
+			return usageError(fmt.Errorf("--target: %w", err))
+		}
+	}
+	if flags.pcie != "" {
+		rate, err := parseRate(flags.pcie)
+		if err != nil {
+			return usageError(fmt.Errorf("--pcie: %w", err))
+		}
+		link.OutBytesPerSecond, link.InBytesPerSecond = rate, rate
+	}
+	if flags.rank < 0 || flags.nodes < 1 || flags.stepTime < 0 || flags.stepTime > 24*time.Hour {
+		return usageError(errors.New("plan: --rank must not be negative, --effort at least 1, --step-time at most 24h"))
+	}
+	clock.StepNanos = flags.stepTime.Nanoseconds()
+	o := replay.OpenOptions{Device: flags.rank}
+	if flags.torchVersion != "" {
+		if o.Version, err = allocator.ParseVersion(flags.torchVersion); err != nil {
+			return usageError(err)
+		}
+	}
+	p, err := replay.Open(path, o)
+	if err != nil {
+		return err
+	}
+	lives, err := planning.OfProgram(p)
+	if err != nil {
+		return err
+	}
+	out, err := compare(p, lives, flags.nodes)
+	if err != nil {
+		return err
+	}
+	if target > 0 {
+		job, err := lives.Job(clock, out.Iteration)
+		if err != nil {
+			return usageError(err)
+		}
+		out.Swap, out.Outcomes, err = swap.Make(job, target, link, flags.nodes)
+		if err != nil {
+			out.NoPlan = err.Error()
+		}
+	}
+	if flags.out != "" {
+		if err := writeSchedule(out, flags.out); err != nil {
+			return err
+		}
+	}
+	if flags.json {
+		short := *out
+		short.Layout = nil
+		err = printJSON(cmd, short)
+	} else {
+		err = out.print(cmd.OutOrStdout(), target, flags.stepTime > 0)
+	}
+	if err == nil && out.NoPlan != "" {
+		err = &statusError{code: exitDoesNotFit}
+	}
+	return err
+}
+
+// compare works out what each way of laying blocks out needs.
+func compare(p *replay.Program, lives *planning.Lifetimes, nodes int64) (*planned, error) {
+	best, err := layout.Plan(lives.Blocks, layout.Options{MaxNodes: nodes})
+	if err != nil {
+		return nil, err
+	}
+	if err := best.Verify(lives.Blocks); err != nil {
+		return nil, fmt.Errorf("the planned layout is wrong, which is a fault of gresize: %w", err)
+	}
+	out := &planned{
+		Schema: planSchema, File: p.Name, Torch: p.Version.String(), Requests: len(p.Ops), Blocks: len(lives.Blocks), Iteration: lives.FindIteration(),
+		LiveBoundBytes: best.LiveBoundBytes, BoundBytes: best.BoundBytes, SmartPoolBytes: best.SmartPoolBytes,
+		PlanBytes: best.HeightBytes, Optimal: best.Optimal(), Method: best.Method,
+	}
+	for i, b := range lives.Blocks {
+		out.Layout = append(out.Layout, plannedBlock{b.Start, b.End, b.SizeBytes, best.Offsets[i]})
+	}
+	for _, expandable := range []bool{false, true} {
+		config := p.Config
+		config.ExpandableSegments = expandable
+		// A release without expandable segments cannot answer: then the line is left out.
+		res, err := p.Run(replay.RunOptions{Config: &config, CapacityBytes: replay.Unlimited})
+		if err != nil {
+			continue
+		}
+		peak := res.Stats.ReservedBytes.All.Peak
+		if expandable {
+			out.Expandable = &peak
+		} else {
+			out.DefaultBytes = &peak
+		}
+	}
+	return out, nil
+}
+
+func writeSchedule(out *planned, path string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	encoder := json.NewEncoder(f)
+	if err := errors.Join(encoder.Encode(out), f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func (out *planned) print(to io.Writer, target uint64, timed bool) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
+	size := func(name string, bytes uint64, note string) {
+		over := float64(bytes)/float64(max(out.LiveBoundBytes, 1))*100 - 100
+		fmt.Fprintf(w, "%s\t%s\t%+.1f %%\t%s\n", name, exactSize(bytes), over, note)
+	}
+	row("file", "%s", clean(out.File))
+	row("read", "%d requests, %d blocks, as PyTorch %s", out.Requests, out.Blocks, out.Torch)
+	if it := out.Iteration; it != nil {
+		row("repeats", "%d requests, from request %d, %.1f times", it.Requests, it.First, it.Times)
+	} else {
+		row("repeats", "nothing that was found")
+	}
+	size("live bound", out.LiveBoundBytes, "largest sum of live blocks; nothing is lower")
+	if out.DefaultBytes != nil {
+		size("PyTorch", uint64(*out.DefaultBytes), "its allocator on a card without a limit")
+	}
+	if out.Expandable != nil {
+		size("expandable", uint64(*out.Expandable), "with expandable segments")
+	}
+	if out.SmartPoolBytes > 0 {
+		size("SmartPool", out.SmartPoolBytes, "as published")
+	}
+	note := "optimal: no layout is lower"
+	if !out.Optimal {
+		note = fmt.Sprintf("by %s; proven: nothing below %s", out.Method, exactSize(out.BoundBytes))
+	}
+	size("plan", out.PlanBytes, note)
+	if target > 0 {
+		out.printSwap(row, target, timed)
+	}
+	return w.Flush()
+}
+
+func (out *planned) printSwap(row func(name, format string, args ...any), target uint64, timed bool) {
+	row("target", "%s", exactSize(target))
+	if s := out.Swap; s == nil {
+		row("swap", "no plan: %s", out.NoPlan)
+	} else if len(s.Moves) == 0 {
+		row("swap", "nothing: it fits as it is, in %s", exactSize(s.PoolBytes))
+	} else {
+		row("swap", "%d trips of %d blocks, %s to and from the host, at most %s there at once", len(s.Moves), distinct(s.Moves), exactSize(s.MovedBytes()), exactSize(s.HostBytes))
+		row("on the card", "%s at most, in a pool of %s", exactSize(s.PeakBytes), exactSize(s.PoolBytes))
+		clock := "with an assumed clock (give --step-time)"
+		if timed {
+			clock = "with the given step time"
+		}
+		row("time", "%v instead of %v, %+.1f %%, %s", lasting(s.TotalNanos), lasting(s.BaseNanos), 100*float64(s.StallNanos())/float64(max(s.BaseNanos, 1)), clock)
+		row("chosen by", "%s", s.Policy)
+		for i, m := range s.Moves[:min(5, len(s.Moves))] {
+			name := ""
+			if i == 0 {
+				name = "first trips"
+			}
+			row(name, "block %d, %s: out after request %d at %v, back for request %d at %v, the job waits %v", m.Block, exactSize(m.SizeBytes), m.AfterStep-1,
+				lasting(m.OutStart), m.ForStep-1, lasting(m.InStart), lasting(m.StallNanos))
+		}
+	}
+	for i, o := range out.Outcomes {
+		name := ""
+		if i == 0 {
+			name = "scores"
+		}
+		if o.Err != "" {
+			row(name, "%s: %s", o.Policy, o.Err)
+		} else {
+			row(name, "%s: waits %v, moves %s", o.Policy, lasting(o.StallNanos), exactSize(o.MovedBytes))
+		}
+	}
+}
+
+func lasting(nanos int64) time.Duration { return time.Duration(nanos).Round(10 * time.Microsecond) }
+
+func distinct(moves []swap.Move) int {
+	seen := map[int32]bool{}
+	for _, m := range moves {
+		seen[m.Block] = true
+	}
+	return len(seen)
+}
+
+// parseRate reads a rate such as 12GB/s, in powers of ten as links are sold, or 11GiB/s.
+func parseRate(text string) (bytesPerSecond float64, err error) {
+	number, ok := strings.CutSuffix(text, "/s")
+	for _, unit := range []struct {
+		name  string
+		bytes float64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"GB", 1e9}, {"MB", 1e6}} {
+		digits, found := strings.CutSuffix(number, unit.name)
+		if !ok || !found {
+			continue
+		}
+		if n, err := strconv.ParseFloat(digits, 64); err == nil && n > 0 && n*unit.bytes >= 1e3 && n*unit.bytes < 1e14 {
+			return n * unit.bytes, nil
+		}
+	}
+	return 0, fmt.Errorf("rate %q: write a number with MB/s, GB/s, MiB/s or GiB/s, such as 12GB/s", text)
+}
