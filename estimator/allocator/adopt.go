@@ -41,6 +41,7 @@ func (a *Allocator) Adopt(s AdoptedSegment) ([]BlockID, error) {
 		a.stats.DeviceAllocs++
 	} else {
 		ref = a.newBlock(p, stream, s.Addr, s.SizeBytes)
+		a.blocks[ref].born = a.nextBirth()
 		a.stats.Segment.rise(s.Small, 1)
 		a.stats.DeviceAllocs++
 	}
@@ -84,7 +85,7 @@ func (a *Allocator) Adopt(s AdoptedSegment) ([]BlockID, error) {
 	}
 	for _, f := range free {
 		b := &a.blocks[f]
-		set.free.insert(freeEntry{b.size, b.addr, f})
+		set.free.insert(freeEntry{b.key(), f})
 		if rng < 0 && b.split() {
 			a.stats.InactiveSplit.rise(s.Small, 1)
 			a.stats.InactiveSplitBytes.rise(s.Small, int64(b.size))
@@ -98,7 +99,7 @@ func (a *Allocator) cutLow(ref blockRef, size uint64) (low, rest blockRef) {
 	from := a.blocks[ref]
 	low = a.newBlock(a.pools[from.pool], from.stream, from.addr, size)
 	b := &a.blocks[low]
-	b.rng, b.prev, b.next = from.rng, from.prev, ref
+	b.rng, b.born, b.prev, b.next = from.rng, from.born, from.prev, ref
 	if b.prev != none {
 		a.blocks[b.prev].next = low
 	}

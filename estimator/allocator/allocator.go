@@ -61,8 +61,12 @@ type block struct {
 	rng    int32
 	events int32
 	gen    uint32
-	flags  uint8
+	// born numbers the segments and ranges in the order in which the card gave them, where the release orders free blocks by it.
+	born  uint32
+	flags uint8
 }
+
+func (b *block) key() freeKey { return freeKey{b.size, b.addr, b.born} }
 
 func (b *block) split() bool { return b.prev != none || b.next != none }
 
@@ -132,6 +136,7 @@ type Allocator struct {
 	deferred []blockRef
 
 	ranges []expandableRange
+	births uint32
 
 	totalSegments uint64
 	limited       bool
@@ -246,6 +251,16 @@ func (a *Allocator) newBlock(p *pool, stream int32, addr, size uint64) blockRef 
 	}
 	a.blocks[ref] = block{addr: addr, size: size, prev: none, next: none, pool: p.index, stream: stream, rng: -1, gen: gen + 1, flags: flagMapped | flagAlive}
 	return ref
+}
+
+// nextBirth numbers what the card gives: from 2.13 on free blocks of one size are taken from the oldest memory first, before that from the lowest
+// address. What was there before a recording began is taken for as old as its address is low.
+func (a *Allocator) nextBirth() uint32 {
+	if !a.version.AtLeast(2, 13) {
+		return 0
+	}
+	a.births++
+	return a.births
 }
 
 func (a *Allocator) dropBlock(ref blockRef) {
@@ -381,7 +396,7 @@ func (a *Allocator) search(r *request) bool {
 	e := free.at(c)
 	r.block = e.block
 	if a.shouldSplit(r, e.size) {
-		rest := freeEntry{e.size - r.size, e.addr + r.size, e.block}
+		rest := freeEntry{freeKey{e.size - r.size, e.addr + r.size, e.born}, e.block}
 		free.moveDown(c, rest)
 		a.cut(r)
 		return true
@@ -393,7 +408,7 @@ func (a *Allocator) search(r *request) bool {
 // bestFit finds the free block that serves a request.
 func (a *Allocator) bestFit(r *request) (cursor, bool) {
 	free := &r.set.free
-	c := free.lowerBound(r.size, 0)
+	c := free.lowerBound(freeKey{size: r.size})
 	if !free.valid(c) {
 		return c, false
 	}
@@ -463,6 +478,7 @@ func (a *Allocator) cut(r *request) {
 	ref := a.newBlock(r.pool, r.stream, rest.addr, r.size)
 	b := &a.blocks[ref]
 	b.rng = rest.rng
+	b.born = rest.born
 	b.prev = rest.prev
 	if b.prev != none {
 		a.blocks[b.prev].next = ref
@@ -494,7 +510,7 @@ func (a *Allocator) place(r *request, bytes uint64) {
 		a.cut(r)
 		b = &a.blocks[r.block]
 		rest := &a.blocks[b.next]
-		r.set.free.insert(freeEntry{rest.size, rest.addr, b.next})
+		r.set.free.insert(freeEntry{rest.key(), b.next})
 	case b.rng < 0 && b.split():
 		a.stats.InactiveSplitBytes.fall(small, int64(b.size))
 		a.stats.InactiveSplit.fall(small, 1)

@@ -24,7 +24,7 @@ func ParseConfig(text string, v Version) (Config, []string, error) {
 	if len(text) > 1<<14 {
 		return Config{}, nil, &ConfError{Message: "allocator settings are longer than 16 KiB"}
 	}
-	p := confParser{version: v, strict: !v.AtLeast(2, 9), tokens: confTokens(text, !v.AtLeast(2, 9))}
+	p := confParser{version: v, strict: !v.AtLeast(2, 10), tokens: confTokens(text, !v.AtLeast(2, 10))}
 	var err error
 	if p.strict {
 		err = p.parseAll()
@@ -64,7 +64,7 @@ func confTokens(text string, spacesOnly bool) []string {
 
 type confParser struct {
 	version Version
-	// strict parsers (until 2.8) insist on the separators; newer ones look at them and go on whatever they are.
+	// strict parsers (until 2.9) insist on the separators; newer ones look at them and go on whatever they are.
 	strict   bool
 	tokens   []string
 	i        int
@@ -127,7 +127,7 @@ func leadingInteger(text string) (string, bool) {
 	return text[:end], end > digits
 }
 
-// integer reads a number: std::stoi until 2.8, std::stoull since. Both ignore what follows the digits and both wrap a minus sign around.
+// integer reads a number: std::stoi until 2.9, std::stoull since. Both ignore what follows the digits and both wrap a minus sign around.
 func (p *confParser) integer(option, text string) (uint64, error) {
 	digits, ok := leadingInteger(text)
 	name := "stoull"
@@ -184,7 +184,7 @@ func (p *confParser) boolean(option string) (bool, error) {
 	return false, p.fail(option, "Expected 'True' or 'False' at index %d in ConfigTokenizer but got '%s'", p.i, p.tokens[p.i])
 }
 
-// parseAll is the single pass of 1.13 to 2.8.
+// parseAll is the single pass of 1.13 to 2.9.
 func (p *confParser) parseAll() error {
 	for p.i = 0; p.has(p.i); p.i++ {
 		key := p.tokens[p.i]
@@ -205,7 +205,7 @@ func (p *confParser) parseAll() error {
 	return nil
 }
 
-// parseTwice is the way of 2.9 and later: the accelerator's options first, then the CUDA ones; both passes see all keys.
+// parseTwice is the way of 2.10 and later: the accelerator's options first, then the CUDA ones; both passes see all keys.
 func (p *confParser) parseTwice() error {
 	if p.version.AtLeast(2, 11) {
 		for p.i = 0; p.has(p.i); p.i++ {
@@ -272,7 +272,7 @@ var since = map[string]Version{
 	"large_segment_size_mb": {2, 11}, "max_non_split_rounding_mb": {2, 6}, "expandable_segments": {2, 1},
 	"release_lock_on_cudamalloc": {2, 2}, "release_lock_on_hipmalloc": {2, 2}, "pinned_use_cuda_host_register": {2, 1},
 	"pinned_use_hip_host_register": {2, 1}, "pinned_num_register_threads": {2, 1}, "pinned_use_background_threads": {2, 6},
-	"graph_capture_record_stream_reuse": {2, 9}, "pinned_reserve_segment_size_mb": {2, 9}, "per_process_memory_fraction": {2, 10},
+	"graph_capture_record_stream_reuse": {2, 9}, "pinned_reserve_segment_size_mb": {2, 10}, "per_process_memory_fraction": {2, 10},
 	"throw_on_cudamalloc_oom": {2, 12}, "pinned_max_round_threshold_mb": {2, 13}, "pinned_max_cached_size_mb": {2, 13}, "backend": {2, 0},
 }
 
@@ -489,7 +489,7 @@ func (p *confParser) divisions(key string) error {
 		return err
 	}
 	word := "divisions"
-	if p.strict {
+	if !p.version.AtLeast(2, 9) {
 		word = "divisons" // sic
 	}
 	table := &p.config.RoundupDivisions
@@ -523,11 +523,14 @@ func (p *confParser) divisions(key string) error {
 		if err != nil {
 			return err
 		}
+		if bits.OnesCount64(n) != 1 && !p.version.AtLeast(2, 4) {
+			return p.fail(key, "For roundups, the %s has to be power of 2 ", word)
+		}
 		if n != 0 && bits.OnesCount64(n) != 1 {
 			return p.fail(key, "For roundups, the %s has to be power of 2 or 0 to disable roundup ", word)
 		}
 		if bound == ">" {
-			from := last // until 2.8 the rest overwrites the last slot that was named
+			from := last // until 2.9 the rest overwrites the last slot that was named
 			if !p.strict {
 				from++
 			}

@@ -64,6 +64,9 @@ func (c *Config) roundSize(bytes uint64, v Version) uint64 {
 	}
 	slot := min(max(bits.Len64(bytes)-21, 0), roundupSlots-1)
 	divisions := c.RoundupDivisions[slot]
+	if divisions == 1 && !v.AtLeast(2, 4) && bytes > minBlockBytes { // then the request was taken as it is
+		return bytes
+	}
 	if divisions > 1 && (c.RoundupBypassBytes == 0 || bytes <= c.RoundupBypassBytes) && bytes > minBlockBytes*divisions {
 		return roundToDivision(bytes, divisions)
 	}

@@ -36,7 +36,7 @@ func (a *Allocator) growExpandable(r *request) bool {
 		}
 	}
 	b := &a.blocks[ref]
-	r.set.free.take(b.size, b.addr)
+	r.set.free.take(b.key())
 	r.block = ref
 	return true
 }
@@ -107,6 +107,7 @@ func (a *Allocator) addRange(p *pool, stream int32, addr, size uint64) (blockRef
 	b := &a.blocks[ref]
 	b.flags &^= flagMapped
 	b.rng = int32(len(a.ranges) - 1)
+	b.born = a.nextBirth()
 	a.set(p, stream).addUnmapped(b.addr, ref)
 	return ref, true
 }
@@ -169,7 +170,7 @@ func (a *Allocator) mapUnits(set *streamSet, ref blockRef, size uint64) (blockRe
 		b = &a.blocks[ref]
 		rest := &a.blocks[restRef]
 		rest.flags &^= flagMapped
-		rest.rng = b.rng
+		rest.rng, rest.born = b.rng, b.born
 		rest.prev, rest.next = ref, b.next
 		if rest.next != none {
 			a.blocks[rest.next].prev = restRef
@@ -182,7 +183,7 @@ func (a *Allocator) mapUnits(set *streamSet, ref blockRef, size uint64) (blockRe
 	a.absorb(set, ref, a.blocks[ref].next)
 	b = &a.blocks[ref]
 	b.gcBase = p.searches
-	set.free.insert(freeEntry{b.size, b.addr, ref})
+	set.free.insert(freeEntry{b.key(), ref})
 	a.totalSegments += size
 	a.stats.ReservedBytes.rise(p.small, int64(size))
 	a.stats.DeviceAllocs++
@@ -200,7 +201,7 @@ func (a *Allocator) absorb(set *streamSet, ref, neighbour blockRef) {
 		return
 	}
 	if n.is(flagMapped) {
-		set.free.take(n.size, n.addr)
+		set.free.take(n.key())
 	} else {
 		set.dropUnmapped(n.addr)
 	}
@@ -229,7 +230,7 @@ func (a *Allocator) unmap(ref blockRef) {
 	first := rng.addr + roundUp(b.addr-rng.addr, rng.unit)
 	last := rng.addr + (b.addr+b.size-rng.addr)/rng.unit*rng.unit
 	if first < last {
-		set.free.take(b.size, b.addr)
+		set.free.take(b.key())
 		if before := first - b.addr; before > 0 {
 			a.spliceFree(p, set, ref, b.addr, before, true)
 		}
@@ -264,6 +265,7 @@ func (a *Allocator) spliceFree(p *pool, set *streamSet, ref blockRef, addr, size
 	edgeRef := a.newBlock(p, stream, addr, size)
 	b, edge := &a.blocks[ref], &a.blocks[edgeRef]
 	edge.rng = rng
+	edge.born = b.born
 	edge.gcBase = p.searches
 	if before {
 		edge.prev, edge.next = b.prev, ref
@@ -278,5 +280,5 @@ func (a *Allocator) spliceFree(p *pool, set *streamSet, ref blockRef, addr, size
 			a.blocks[edge.next].prev = edgeRef
 		}
 	}
-	set.free.insert(freeEntry{size, addr, edgeRef})
+	set.free.insert(freeEntry{edge.key(), edgeRef})
 }

@@ -157,10 +157,10 @@ func (a *Allocator) complete(ref blockRef) {
 	prev, next := b.prev, b.next
 	mergePrev := prev != none && a.blocks[prev].idle() && a.blocks[prev].is(flagMapped)
 	mergeNext := next != none && a.blocks[next].idle() && a.blocks[next].is(flagMapped)
-	var oldSize, oldAddr uint64
+	var old freeKey
 	if mergePrev {
 		n := &a.blocks[prev]
-		oldSize, oldAddr = n.size, n.addr
+		old = n.key()
 		netBlocks, netBytes = -1, -int64(n.size)
 		b.addr = n.addr
 		b.size += n.size
@@ -173,9 +173,9 @@ func (a *Allocator) complete(ref blockRef) {
 	if mergeNext {
 		n := &a.blocks[next]
 		if mergePrev {
-			free.take(n.size, n.addr)
+			free.take(n.key())
 		} else {
-			oldSize, oldAddr = n.size, n.addr
+			old = n.key()
 		}
 		netBlocks, netBytes = netBlocks-1, netBytes-int64(n.size)
 		b.size += n.size
@@ -186,9 +186,9 @@ func (a *Allocator) complete(ref blockRef) {
 		a.dropBlock(next)
 	}
 	b.gcBase = p.searches
-	entry := freeEntry{b.size, b.addr, ref}
+	entry := freeEntry{b.key(), ref}
 	if mergePrev || mergeNext {
-		free.replaceUp(oldSize, oldAddr, entry)
+		free.replaceUp(old, entry)
 	} else {
 		free.insert(entry)
 	}

@@ -1,13 +1,25 @@
 package allocator
 
-// freeEntry is one free block as the search sees it: ordered by size, then by address.
-type freeEntry struct {
+// freeKey is the order of free blocks: by size, then by the age of their memory where the release knows it, then by address.
+type freeKey struct {
 	size, addr uint64
-	block      blockRef
+	born       uint32
 }
 
-func (e freeEntry) less(size, addr uint64) bool {
-	return e.size < size || e.size == size && e.addr < addr
+func (k freeKey) less(o freeKey) bool {
+	if k.size != o.size {
+		return k.size < o.size
+	}
+	if k.born != o.born {
+		return k.born < o.born
+	}
+	return k.addr < o.addr
+}
+
+// freeEntry is one free block as the search sees it.
+type freeEntry struct {
+	freeKey
+	block blockRef
 }
 
 // runLen bounds one run of a freeSet: a shift of half a run costs less than a cache miss of a balanced tree would.
@@ -28,8 +40,8 @@ type freeSet struct {
 
 // runHead repeats the last entry of its run, so that the directory is searched without touching the runs.
 type runHead struct {
-	lastSize, lastAddr uint64
-	run                *freeRun
+	last freeKey
+	run  *freeRun
 }
 
 // cursor is a position in a freeSet. It is void after any change of the set.
@@ -57,15 +69,14 @@ func (s *freeSet) prev(c cursor) (cursor, bool) {
 	return cursor{c.d - 1, s.dir[c.d-1].run.n - 1}, true
 }
 
-// lowerBound finds the first entry that is not below (size, addr).
-func (s *freeSet) lowerBound(size, addr uint64) cursor {
+// lowerBound finds the first entry that is not below key.
+func (s *freeSet) lowerBound(key freeKey) cursor {
 	d := 0
 	if len(s.dir) > 1 {
 		lo, hi := 0, len(s.dir)
 		for lo < hi {
 			mid := int(uint(lo+hi) >> 1)
-			h := &s.dir[mid]
-			if h.lastSize < size || h.lastSize == size && h.lastAddr < addr {
+			if s.dir[mid].last.less(key) {
 				lo = mid + 1
 			} else {
 				hi = mid
@@ -80,7 +91,7 @@ func (s *freeSet) lowerBound(size, addr uint64) cursor {
 	lo, hi := 0, run.n
 	for lo < hi {
 		mid := int(uint(lo+hi) >> 1)
-		if run.e[mid&(runLen-1)].less(size, addr) {
+		if run.e[mid&(runLen-1)].less(key) {
 			lo = mid + 1
 		} else {
 			hi = mid
@@ -98,10 +109,10 @@ func (s *freeSet) insert(e freeEntry) {
 		run := s.newRun()
 		run.n = 1
 		run.e[0] = e
-		s.dir = append(s.dir, runHead{e.size, e.addr, run})
+		s.dir = append(s.dir, runHead{e.freeKey, run})
 		return
 	}
-	c := s.lowerBound(e.size, e.addr)
+	c := s.lowerBound(e.freeKey)
 	if c.d == len(s.dir) {
 		c = cursor{c.d - 1, s.dir[c.d-1].run.n}
 	}
@@ -117,7 +128,7 @@ func (s *freeSet) insert(e freeEntry) {
 	run.e[c.i] = e
 	run.n++
 	if c.i == run.n-1 {
-		s.dir[c.d].lastSize, s.dir[c.d].lastAddr = e.size, e.addr
+		s.dir[c.d].last = e.freeKey
 	}
 }
 
@@ -137,8 +148,8 @@ func (s *freeSet) split(d int) {
 	left.n = half
 	s.dir = append(s.dir, runHead{})
 	copy(s.dir[d+2:], s.dir[d+1:])
-	s.dir[d+1] = runHead{s.dir[d].lastSize, s.dir[d].lastAddr, right}
-	s.dir[d].lastSize, s.dir[d].lastAddr = left.e[half-1].size, left.e[half-1].addr
+	s.dir[d+1] = runHead{s.dir[d].last, right}
+	s.dir[d].last = left.e[half-1].freeKey
 }
 
 // remove takes the entry at c out.
@@ -153,15 +164,14 @@ func (s *freeSet) remove(c cursor) {
 		return
 	}
 	if c.i == run.n {
-		last := &run.e[run.n-1]
-		s.dir[c.d].lastSize, s.dir[c.d].lastAddr = last.size, last.addr
+		s.dir[c.d].last = run.e[run.n-1].freeKey
 	}
 }
 
 // take removes the entry with exactly this key, which must be there.
-func (s *freeSet) take(size, addr uint64) {
-	c := s.lowerBound(size, addr)
-	if !s.valid(c) || s.at(c).size != size || s.at(c).addr != addr {
+func (s *freeSet) take(key freeKey) {
+	c := s.lowerBound(key)
+	if !s.valid(c) || s.at(c).freeKey != key {
 		panic("allocator: a free block is missing from its set")
 	}
 	s.remove(c)
@@ -170,7 +180,7 @@ func (s *freeSet) take(size, addr uint64) {
 // moveDown replaces the entry at c by a smaller one; it saves a removal and an insertion when the new one stays in the run.
 func (s *freeSet) moveDown(c cursor, e freeEntry) {
 	if c.d > 0 {
-		if h := &s.dir[c.d-1]; h.lastSize > e.size || h.lastSize == e.size && h.lastAddr > e.addr {
+		if e.less(s.dir[c.d-1].last) {
 			s.remove(c)
 			s.insert(e)
 			return
@@ -178,7 +188,7 @@ func (s *freeSet) moveDown(c cursor, e freeEntry) {
 	}
 	run := s.dir[c.d].run
 	i := c.i
-	for i > 0 && !run.e[i-1].less(e.size, e.addr) {
+	for i > 0 && !run.e[i-1].less(e.freeKey) {
 		run.e[i] = run.e[i-1]
 		i--
 	}
@@ -186,20 +196,20 @@ func (s *freeSet) moveDown(c cursor, e freeEntry) {
 	s.refreshHead(c.d, c.i)
 }
 
-// replaceUp exchanges the entry with key (size, addr), which must be there, for a larger one.
-func (s *freeSet) replaceUp(size, addr uint64, e freeEntry) {
-	c := s.lowerBound(size, addr)
-	if !s.valid(c) || s.at(c).size != size || s.at(c).addr != addr {
+// replaceUp exchanges the entry with the key old, which must be there, for a larger one.
+func (s *freeSet) replaceUp(old freeKey, e freeEntry) {
+	c := s.lowerBound(old)
+	if !s.valid(c) || s.at(c).freeKey != old {
 		panic("allocator: a free block is missing from its set")
 	}
-	if h := &s.dir[c.d]; c.d+1 < len(s.dir) && (h.lastSize < e.size || h.lastSize == e.size && h.lastAddr < e.addr) {
+	if c.d+1 < len(s.dir) && s.dir[c.d].last.less(e.freeKey) {
 		s.remove(c)
 		s.insert(e)
 		return
 	}
 	run := s.dir[c.d].run
 	i := c.i
-	for i+1 < run.n && run.e[i+1].less(e.size, e.addr) {
+	for i+1 < run.n && run.e[i+1].less(e.freeKey) {
 		run.e[i] = run.e[i+1]
 		i++
 	}
@@ -211,7 +221,6 @@ func (s *freeSet) replaceUp(size, addr uint64, e freeEntry) {
 func (s *freeSet) refreshHead(d, i int) {
 	run := s.dir[d].run
 	if i == run.n-1 {
-		last := &run.e[i]
-		s.dir[d].lastSize, s.dir[d].lastAddr = last.size, last.addr
+		s.dir[d].last = run.e[i].freeKey
 	}
 }

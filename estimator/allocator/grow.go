@@ -21,6 +21,7 @@ func (a *Allocator) grow(r *request, retry bool) bool {
 	a.totalSegments += r.segment
 	r.block = a.newBlock(r.pool, r.stream, addr, r.segment)
 	a.blocks[r.block].gcBase = r.pool.searches
+	a.blocks[r.block].born = a.nextBirth()
 	a.stats.Segment.rise(r.pool.small, 1)
 	a.stats.ReservedBytes.rise(r.pool.small, int64(r.segment))
 	if r.segment >= a.config.MaxSplitBytes {
@@ -57,7 +58,7 @@ func (a *Allocator) releaseOversize(r *request) (bool, error) {
 	}
 	want := max(r.size, a.config.MaxSplitBytes)
 	free := &r.set.free
-	c := free.lowerBound(want, 0)
+	c := free.lowerBound(freeKey{size: want})
 	asserts := !a.version.AtLeast(2, 5)
 	if free.valid(c) {
 		ref := free.at(c).block
@@ -123,7 +124,7 @@ func (a *Allocator) releasePool(p *pool) {
 			case !b.split():
 				free.remove(c)
 				a.releaseSegment(e.block)
-				c = free.lowerBound(e.size, e.addr)
+				c = free.lowerBound(e.freeKey)
 			default:
 				c = free.next(c)
 			}
@@ -173,7 +174,7 @@ func (a *Allocator) collectGarbage() {
 				count--
 				free.remove(c)
 				a.releaseSegment(e.block)
-				c = free.lowerBound(e.size, e.addr)
+				c = free.lowerBound(e.freeKey)
 			}
 		}
 	}

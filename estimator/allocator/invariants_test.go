@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -22,7 +23,7 @@ func check(a *Allocator, card *Card) error {
 		}
 		if b.next != none {
 			n := &a.blocks[b.next]
-			if !n.is(flagAlive) || n.prev != blockRef(i) || n.addr != b.addr+b.size || n.pool != b.pool || n.stream != b.stream || n.rng != b.rng {
+			if !n.is(flagAlive) || n.prev != blockRef(i) || n.addr != b.addr+b.size || n.pool != b.pool || n.stream != b.stream || n.rng != b.rng || n.born != b.born {
 				return fmt.Errorf("block %#x and the next one do not belong together", b.addr)
 			}
 			if b.idle() && n.idle() && b.is(flagMapped) == n.is(flagMapped) {
@@ -55,7 +56,7 @@ func check(a *Allocator, card *Card) error {
 				splitBytes += int64(b.size)
 			}
 			set := &a.pools[b.pool].sets[b.stream].free
-			c := set.lowerBound(b.size, b.addr)
+			c := set.lowerBound(b.key())
 			if !set.valid(c) || set.at(c).block != blockRef(i) {
 				return fmt.Errorf("free block %#x is not in its set", b.addr)
 			}
@@ -69,14 +70,14 @@ func check(a *Allocator, card *Card) error {
 			}
 			inSets += s.free.count
 			inUnmapped += len(s.unmapped)
-			last := freeEntry{}
+			last := freeKey{}
 			n := 0
 			for c := (cursor{}); s.free.valid(c); c = s.free.next(c) {
 				e := *s.free.at(c)
-				if n > 0 && !last.less(e.size, e.addr) {
+				if n > 0 && !last.less(e.freeKey) {
 					return errors.New("a free set is out of order")
 				}
-				last = e
+				last = e.freeKey
 				n++
 			}
 			if n != s.free.count {
@@ -184,16 +185,16 @@ func TestInvariants(t *testing.T) {
 func TestFreeSetAgreesWithAPlainList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var set freeSet
-		plain := map[[2]uint64]blockRef{}
-		keys := func() [][2]uint64 {
-			var k [][2]uint64
+		plain := map[freeKey]blockRef{}
+		keys := func() []freeKey {
+			var k []freeKey
 			for c := (cursor{}); set.valid(c); c = set.next(c) {
-				k = append(k, [2]uint64{set.at(c).size, set.at(c).addr})
+				k = append(k, set.at(c).freeKey)
 			}
 			return k
 		}
-		entry := rapid.Custom(func(t *rapid.T) [2]uint64 {
-			return [2]uint64{uint64(rapid.IntRange(1, 30).Draw(t, "size")), uint64(rapid.IntRange(0, 60).Draw(t, "addr"))}
+		entry := rapid.Custom(func(t *rapid.T) freeKey {
+			return freeKey{uint64(rapid.IntRange(1, 15).Draw(t, "size")), uint64(rapid.IntRange(0, 40).Draw(t, "addr")), uint32(rapid.IntRange(0, 2).Draw(t, "born"))}
 		})
 		for i := range rapid.IntRange(1, 400).Draw(t, "steps") {
 			e := entry.Draw(t, "entry")
@@ -201,21 +202,21 @@ func TestFreeSetAgreesWithAPlainList(t *testing.T) {
 			if _, in := plain[e]; in {
 				switch to := entry.Draw(t, "to"); {
 				case rapid.Bool().Draw(t, "remove"):
-					set.take(e[0], e[1])
+					set.take(e)
 					delete(plain, e)
 				case plain[to] != 0:
 				default:
-					f := freeEntry{to[0], to[1], ref + 1}
-					if f.less(e[0], e[1]) {
-						set.moveDown(set.lowerBound(e[0], e[1]), f)
+					f := freeEntry{to, ref + 1}
+					if to.less(e) {
+						set.moveDown(set.lowerBound(e), f)
 					} else {
-						set.replaceUp(e[0], e[1], f)
+						set.replaceUp(e, f)
 					}
 					delete(plain, e)
 					plain[to] = ref + 1
 				}
 			} else {
-				set.insert(freeEntry{e[0], e[1], ref + 1})
+				set.insert(freeEntry{e, ref + 1})
 				plain[e] = ref + 1
 			}
 			got := keys()
@@ -223,7 +224,7 @@ func TestFreeSetAgreesWithAPlainList(t *testing.T) {
 				t.Fatalf("%d entries, want %d", len(got), len(plain))
 			}
 			for j, k := range got {
-				if plain[k] == 0 || j > 0 && !(got[j-1][0] < k[0] || got[j-1][0] == k[0] && got[j-1][1] < k[1]) {
+				if plain[k] == 0 || j > 0 && cmp.Or(cmp.Compare(got[j-1].size, k.size), cmp.Compare(got[j-1].born, k.born), cmp.Compare(got[j-1].addr, k.addr)) >= 0 {
 					t.Fatalf("entry %v at %d", k, j)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -42,6 +43,11 @@ func TestDifferential(t *testing.T) {
 		if first, err = strconv.Atoi(text); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if only := os.Getenv("GRESIZE_RELEASES"); only != "" {
+		venvs = slices.DeleteFunc(venvs, func(python string) bool {
+			return !slices.Contains(strings.Fields(only), strings.TrimPrefix(filepath.Base(filepath.Dir(filepath.Dir(python))), "venv-torch-"))
+		})
 	}
 	for _, python := range venvs {
 		t.Run(filepath.Base(filepath.Dir(filepath.Dir(python))), func(t *testing.T) {

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/gresize/gresize/estimator/allocator"
@@ -26,7 +27,13 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 		version = allocator.Newest
 	}
 	p := &Program{Name: name, Version: version, fed: true, pendingUntil: map[uint64]int{}, Answers: []Answer{}}
-	if s.Settings != nil {
+	var trace []snapshot.Entry
+	if device < len(s.Traces) {
+		trace = s.Traces[device]
+	}
+	if s.Settings == nil { // PyTorch 2.1 does not write them down: what was done shows one of them
+		p.Config.ExpandableSegments = slices.ContainsFunc(trace, func(e snapshot.Entry) bool { return e.Action == snapshot.ActionSegmentMap })
+	} else {
 		p.ConfText = s.Settings.AllocConf
 		config, _, err := allocator.ParseConfig(p.ConfText, version)
 		if err != nil {
@@ -34,10 +41,6 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 		}
 		config.ExpandableSegments = s.Settings.ExpandableSegments
 		p.Config = config
-	}
-	var trace []snapshot.Entry
-	if device < len(s.Traces) {
-		trace = s.Traces[device]
 	}
 	for i := range s.Segments {
 		seg := &s.Segments[i]

@@ -2,6 +2,7 @@
 
 Arguments: seed, number of requests, memory fraction (0: none), number of streams, output file. It runs on the virtual GPU.
 """
+import os
 import pickle
 import random
 import sys
@@ -58,6 +59,11 @@ for _ in range(requests):
                 ooms += 1
                 del live[::3]
 snapshot = torch.cuda.memory._snapshot()
+# PyTorch 2.1 does not write down its settings.
+snapshot.setdefault("allocator_settings", {
+    "PYTORCH_CUDA_ALLOC_CONF": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
+    "expandable_segments": "expandable_segments:True" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
+})
 version = torch.__version__.split("+")[0]
 snapshot["gresize"] = {"torch_version": version, "total_bytes": torch.cuda.mem_get_info()[1], "memory_fraction": fraction}
 with open(path, "wb") as out:
