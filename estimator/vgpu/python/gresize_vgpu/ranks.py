@@ -214,7 +214,7 @@ def _make_store_class(torch):
 
         def _group_of(self, key):
             parts = [p for p in key.split("/") if p]
-            for part in parts[:-1]:
+            for part in reversed(parts[:-1]):  # the store of a group is made within that of the world
                 if part in World.groups:
                     ranks = World.groups[part]
                     break
@@ -430,15 +430,27 @@ class Objects:
     def send(self, kind, who, obj):
         data = pickle.dumps(obj)
         self.store.set(self._key(kind, *who) + "sent", data)
+        if World.some and kind == "send" and self.me == 0:
+            self.store.set(self._key("stand-in"), data)
         self._spend(len(data), 1)
 
     def receive(self, kind, who, source, otherwise):
         key = self._key(kind, *who) + "sent"
         if not self.there(source):
-            return otherwise
+            return self._stand_in(otherwise) if kind == "send" else otherwise
         data = self.store.get(key)
         self._spend(len(data), 1)
         return pickle.loads(data)
+
+    def _stand_in(self, otherwise):
+        """What a rank that is not run would send: the stages of a pipeline are alike, so it is what the first rank sends on."""
+        key = self._key("stand-in")
+        until = time.monotonic() + GRACE_SECONDS
+        while not self.store.check([key]):
+            if time.monotonic() > until:
+                return otherwise
+            time.sleep(0.01)
+        return pickle.loads(self.store.get(key))
 
     def _spend(self, size, ranks):
         """Take and give back the device memory that PyTorch's own way takes."""
