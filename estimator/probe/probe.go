@@ -18,6 +18,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/probe/private"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -145,12 +146,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.fillIn(); err != nil {
 		return Result{}, err
 	}
-	private, err := os.MkdirTemp("", "gresize-probe-")
+	dir, err := private.Make("", "gresize-probe-")
 	if err != nil {
 		return Result{}, fmt.Errorf("probe: private directory: %w", err)
 	}
-	defer os.RemoveAll(private)
-	r := &run{options: o, private: private}
+	defer dir.Remove()
+	r := &run{options: o, private: dir.Path}
 	r.output.also = o.Output
 	begin := time.Now()
 	if err := r.execute(ctx); err != nil {

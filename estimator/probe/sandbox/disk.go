@@ -3,7 +3,6 @@ package sandbox
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -47,16 +46,4 @@ func diskUsage(root string) int64 {
 		return nil
 	})
 	return sum
-}
-
-// removeTree removes the private directory. Directories without permissions
-// are in it: overlayfs makes some, and the command may have made others.
-func removeTree(root string) {
-	_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) // before its entries are read
-		}
-		return nil
-	})
-	_ = os.RemoveAll(root)
 }

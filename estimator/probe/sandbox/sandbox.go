@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gresize/gresize/estimator/probe/private"
 	"golang.org/x/sys/unix"
 )
 
@@ -162,6 +163,7 @@ type message struct {
 type Process struct {
 	cmd     *exec.Cmd
 	control *net.UnixConn
+	dir     *private.Dir
 	base    string
 	scratch int64
 	started time.Time
@@ -185,14 +187,17 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, errors.New("sandbox: no command")
 	}
 	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1)}
-	base, err := os.MkdirTemp(spec.Policy.TemporaryDir, "gresize-sandbox-")
+	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox-")
 	if err != nil {
 		return nil, &UnavailableError{Op: "make a mount point", Err: err}
 	}
+	p.dir = dir
+	base := dir.Path
 	if base, err = filepath.Abs(base); err == nil {
 		base, err = filepath.EvalSymlinks(base)
 	}
 	if err != nil {
+		p.cleanUp()
 		return nil, &UnavailableError{Op: "find the mount point", Err: err}
 	}
 	p.base = base
@@ -413,7 +418,7 @@ func (p *Process) cleanUp() {
 	if p.control != nil {
 		_ = p.control.Close()
 	}
-	removeTree(p.base)
+	p.dir.Remove()
 }
 
 func (p *Policy) fillIn() {
