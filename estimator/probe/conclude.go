@@ -73,6 +73,9 @@ func (r *run) conclude() (Result, error) {
 	if why, ok := r.explain(m.Outcome, reports); ok {
 		m.Reasons = append(m.Reasons, why)
 	}
+	if m.Outcome == trace.Crashed || m.Outcome == trace.Stopped && m.ExitStatus != 0 {
+		m.Reasons = append(m.Reasons, r.blame(reports)...)
+	}
 	if m.ExitStatus != 0 || m.Outcome != trace.Stopped && m.Outcome != trace.Completed {
 		m.OutputTail = r.output.text()
 	}
@@ -133,7 +136,7 @@ func (r *run) outcome(reports Reports) trace.Outcome {
 	case reports.Stopped:
 		// What follows the training in a job script often fails without its checkpoint: that is no fault of the job.
 		return trace.Stopped
-	case r.exit.Code != 0 && reports.OutOfMemory:
+	case r.exit.Code != 0 && (reports.OutOfMemory || reports.OutOfMemoryMet):
 		return trace.OutOfMemory
 	case r.exit.Code != 0:
 		return trace.Crashed
@@ -163,7 +166,7 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 	case trace.Crashed:
 		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.lastWords())), true
 	case trace.NoTorch:
-		return reason("no_torch", "no process of the command imported PyTorch"), true
+		return reason("no_torch", "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"), true
 	case trace.NoStep:
 		return reason("no_step_seen", "the command ended before a training step was seen"), true
 	}

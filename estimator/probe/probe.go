@@ -146,7 +146,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.fillIn(); err != nil {
 		return Result{}, err
 	}
-	dir, err := private.Make("", "gresize-probe-")
+	dir, err := private.Make("", "gresize-probe.")
 	if err != nil {
 		return Result{}, fmt.Errorf("probe: private directory: %w", err)
 	}

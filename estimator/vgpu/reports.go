@@ -52,6 +52,8 @@ type NativeDevice struct {
 	PeakBytes    int64 `json:"peak_bytes"`
 	Allocations  int64 `json:"allocations"`
 	Refused      int64 `json:"refused"`
+	// HostRefused counts requests for which the card had room, but the host no addresses.
+	HostRefused int64 `json:"host_refused"`
 }
 
 // Bound is a kind of size that is a model and not a library's own answer.
@@ -138,6 +140,10 @@ type Python struct {
 	HostPeakBytes      int64   `json:"host_peak_bytes"`
 	BeganUnix          float64 `json:"began_unix"`
 	WallSeconds        float64 `json:"wall_seconds"`
+	// EnvironmentKept says whether the variables that put the virtual GPU under a process were still there. Foreign names a library
+	// of torch that is for another processor.
+	EnvironmentKept *bool  `json:"environment_kept"`
+	Foreign         string `json:"foreign"`
 }
 
 // The reasons for which the Python layer writes a report.
@@ -146,6 +152,8 @@ const (
 	reasonRunning     = "running" // written on the way; a process that leaves no other was killed or left without its exit handlers
 	reasonBudgetSpent = "budget_spent"
 	reasonCPUOnly     = "cpu_only_torch"
+	// reasonImportFailed: torch could not be imported.
+	reasonImportFailed = "import_failed"
 )
 
 // backwardFactor is how many backward passes stand for a step where a program has no optimizer; the Python layer has the same.
@@ -184,6 +192,8 @@ type Reports struct {
 	ValuesReadBack    int64
 	Versions          estimator.Versions
 	Ranks             []trace.Rank
+	// OutOfMemoryMet says that PyTorch raised an out-of-memory error at all, whoever caught it.
+	OutOfMemoryMet bool
 	// PeakReservedBytes is the most that PyTorch reserved on one card.
 	PeakReservedBytes int64
 	// Reasons are causes for less confidence that are known without the profile.
@@ -303,7 +313,7 @@ func ParseNative(data []byte) (*Native, error) {
 			return nil, fmt.Errorf("devices: index %d", d.Index)
 		}
 		sizes = append(sizes, d.TotalBytes, d.ContextBytes, d.InUseBytes, d.PeakBytes)
-		counts = append(counts, d.Allocations, d.Refused)
+		counts = append(counts, d.Allocations, d.Refused, d.HostRefused)
 	}
 	for name, b := range n.Bounded {
 		if !plainName.MatchString(name) {
@@ -381,7 +391,7 @@ func ParsePython(data []byte) (*Python, error) {
 		sizes = append(sizes, d.PeakAllocatedBytes, d.PeakReservedBytes, d.PeakRequestedBytes)
 		counts = append(counts, d.Segments, d.Retries, d.OOMs)
 	}
-	p.Python, p.Torch, p.Reason = clip(p.Python), clip(p.Torch), clip(p.Reason)
+	p.Python, p.Torch, p.Reason, p.Foreign = clip(p.Python), clip(p.Torch), clip(p.Reason), clip(p.Foreign)
 	if p.CUDA != nil {
 		*p.CUDA = clip(*p.CUDA)
 	}
@@ -448,6 +458,9 @@ func sumUp(processes []process) (Reports, error) {
 			}
 		}
 		if p.native != nil {
+			if p.usedGPU() {
+				r.TorchSeen, r.CPUOnly = r.TorchSeen || p.native.Torch != "", false
+			}
 			for name, calls := range p.native.Unanswered {
 				unanswered[name] += calls
 			}
@@ -461,7 +474,9 @@ func sumUp(processes []process) (Reports, error) {
 	}
 	r.CPUOnly = r.CPUOnly && r.TorchSeen
 	r.BudgetSpent = r.BudgetSpent && !r.Stopped
-	if withCUDA && !virtual {
+	place := placeReasons(processes)
+	r.Reasons = append(r.Reasons, place...)
+	if withCUDA && !virtual && len(place) == 0 {
 		r.Reasons = append(r.Reasons, estimator.Reason{Code: "static_runtime", Detail: "PyTorch did not load the replaced libraries: its CUDA runtime may be linked into it"})
 	}
 	if overlapping(ranks) {
@@ -535,6 +550,7 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 		if k.Steps > 0 && (r.Steps == 0 || k.Steps < r.Steps) {
 			r.Steps = k.Steps
 		}
+		r.OutOfMemoryMet = r.OutOfMemoryMet || k.OOMs > 0
 		r.PeakReservedBytes = max(r.PeakReservedBytes, k.PeakReservedBytes)
 		data, err := json.Marshal(k)
 		if err != nil {

@@ -129,7 +129,9 @@ func TestReadReports(t *testing.T) {
 		{"out of memory", map[string][]byte{"python-7.json": pythonReport(t, 7, map[string]any{"reason": "exception", "exception": map[string]any{"type": "OutOfMemoryError", "out_of_memory": true}})},
 			func(r Reports) bool { return r.OutOfMemory && !r.Stopped }},
 		{"no Python layer", map[string][]byte{"native-7.json": nativeReport(t, 7, nil)},
-			func(r Reports) bool { return !r.TorchSeen && len(r.Ranks) == 1 && r.Steps == 0 }},
+			func(r Reports) bool {
+				return r.TorchSeen && !r.CPUOnly && len(r.Ranks) == 1 && r.Steps == 0 && len(r.Reasons) == 1 && r.Reasons[0].Code == "python_layer_missing"
+			}},
 		{"a linked runtime", map[string][]byte{"python-7.json": pythonReport(t, 7, map[string]any{"virtual": false})},
 			func(r Reports) bool { return len(r.Reasons) == 1 && r.Reasons[0].Code == "static_runtime" }},
 		{"two ranks, the slower counts, in the launcher's order", map[string][]byte{

@@ -67,7 +67,7 @@ func Environment(o Options, base []string) ([]string, error) {
 		env = append(env, "GRESIZE_VGPU_REPORT_DIR="+o.ReportDir)
 	}
 	if !o.WithoutPython {
-		env = append(env, "PYTHONPATH="+before(filepath.Join(o.LibDir, "python"), base, "PYTHONPATH"))
+		env = append(env, "GRESIZE_VGPU_PYTHON="+filepath.Join(o.LibDir, "python"), "PYTHONPATH="+before(filepath.Join(o.LibDir, "python"), base, "PYTHONPATH"))
 	}
 	if o.MostRanks > 0 {
 		env = append(env, "GRESIZE_VGPU_MOST_RANKS="+strconv.Itoa(o.MostRanks))

@@ -187,7 +187,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, errors.New("sandbox: no command")
 	}
 	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1)}
-	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox-")
+	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox.")
 	if err != nil {
 		return nil, &UnavailableError{Op: "make a mount point", Err: err}
 	}

@@ -73,7 +73,7 @@ func TestCommandKeepsItsNameAndItsPlace(t *testing.T) {
 
 func assertNothingLeft(t *testing.T) {
 	t.Helper()
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "gresize-sandbox-*"))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "gresize-sandbox.*"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v %v", left, err)
 	}

@@ -17,6 +17,7 @@ static struct gv_block *blocks; /* sorted by base */
 static size_t block_count, block_room;
 static struct gv_memory_counters counters[GV_MAX_DEVICES];
 static uint64_t pinned_bytes, pinned_peak;
+static bool used_before;
 static char *arena[GV_MAX_DEVICES];
 static size_t arena_bytes[GV_MAX_DEVICES];
 
@@ -145,13 +146,19 @@ static int charge_locked(int device, int64_t bytes)
 
 int gv_charge(int device, int64_t bytes)
 {
+	bool first = false;
 	int status;
 
 	pthread_mutex_lock(&lock);
 	status = charge_locked(device, bytes);
-	if (bytes > 0 && status == GV_OK)
+	if (bytes > 0 && status == GV_OK) {
+		first = !used_before;
+		used_before = true;
 		counters[device].allocations++;
+	}
 	pthread_mutex_unlock(&lock);
+	if (first)
+		gv_first_use();
 	return status;
 }
 
@@ -171,6 +178,7 @@ void *gv_alloc(size_t bytes, int device, enum gv_kind kind)
 {
 	struct gv_block block = {.device = device, .kind = kind, .owned = true, .charged = kind != GV_HOST};
 	size_t granule = kind != GV_HOST && bytes > GV_MIB ? GV_GRANULE : PAGE_BYTES;
+	bool first = false;
 
 	if (bytes > (size_t)INT64_MAX / 2)
 		return NULL;
@@ -181,12 +189,16 @@ void *gv_alloc(size_t bytes, int device, enum gv_kind kind)
 		return NULL;
 	}
 	if (!place(&block, granule)) {
-		if (block.charged)
+		if (block.charged) {
 			counters[device].used_bytes -= block.bytes;
+			counters[device].host_refused++;
+		}
 		pthread_mutex_unlock(&lock);
 		return NULL;
 	}
 	if (block.charged) {
+		first = !used_before;
+		used_before = true;
 		counters[device].allocations++;
 	} else {
 		pinned_bytes += block.bytes;
@@ -194,6 +206,8 @@ void *gv_alloc(size_t bytes, int device, enum gv_kind kind)
 			pinned_peak = pinned_bytes;
 	}
 	pthread_mutex_unlock(&lock);
+	if (first)
+		gv_first_use();
 	return block.base;
 }
 
@@ -321,7 +335,9 @@ void gv_memory_fork(int stage)
 		pthread_mutex_lock(&lock);
 		return;
 	}
-	if (stage == GV_FORK_CHILD)
+	if (stage == GV_FORK_CHILD) {
 		memset(counters, 0, sizeof counters);
+		used_before = false;
+	}
 	pthread_mutex_unlock(&lock);
 }

@@ -117,9 +117,9 @@ static void write_devices(FILE *f)
 	fputs("\"devices\":[", f);
 	for (int d = 0; d < gv_profile()->devices; d++) {
 		struct gv_memory_counters c = gv_memory_counters(d);
-		fprintf(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu}",
+		fprintf(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu,\"host_refused\":%llu}",
 			separator, d, (unsigned long long)gv_profile()->total_bytes, (unsigned long long)gv_profile()->context_bytes,
-			(unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused);
+			(unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused, (unsigned long long)c.host_refused);
 		separator = ",";
 	}
 	fputs("],", f);
@@ -195,6 +195,12 @@ GV_EXPORT void gresize_vgpu_flush(void)
 	pthread_mutex_lock(&lock);
 	write_report(directory);
 	pthread_mutex_unlock(&lock);
+}
+
+void gv_first_use(void)
+{
+	gresize_vgpu_flush();
+	gv_python_late();
 }
 
 GV_EXPORT uint64_t gresize_vgpu_values_read_back(void)

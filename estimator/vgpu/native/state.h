@@ -18,11 +18,18 @@ void gv_run_once(struct gv_once *once, void (*function)(void));
 
 struct gv_memory_counters {
 	uint64_t used_bytes, peak_bytes, allocations, refused;
+	uint64_t host_refused; /* the host had no addresses or pages for what the card had room for */
 };
 
 struct gv_memory_counters gv_memory_counters(int device);
 uint64_t gv_pinned_peak_bytes(void);
 uint64_t gv_launches(void);
+
+/* gv_python_late puts the Python layer into this process if it is an interpreter without it. */
+void gv_python_late(void);
+
+/* gv_first_use is told that device memory was taken for the first time: a process that is killed next leaves a report. */
+void gv_first_use(void);
 
 /* A forked child starts with unlocked locks and counts of its own. */
 void gv_memory_fork(int stage);

@@ -34,7 +34,14 @@ class _Finder:
         exec_module = loader.exec_module
 
         def exec_and_hook(module):
-            exec_module(module)
+            try:
+                exec_module(module)
+            except Exception as e:
+                if self._module == "torch":
+                    from . import failed
+
+                    failed.note(e)
+                raise
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             try:
@@ -69,3 +76,13 @@ def install():
         watch.start(torch)
 
     sys.meta_path.insert(0, _Finder(hook))
+
+
+def install_late():
+    """Start in a process whose torch is in use already. What it did before its first use of the GPU was not seen."""
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "optim") or not hasattr(torch, "cuda"):
+        return
+    from . import watch
+
+    watch.start(torch)

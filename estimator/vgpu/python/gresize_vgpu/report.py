@@ -60,6 +60,13 @@ def flush_native():
         native.gresize_vgpu_flush()
 
 
+def environment_kept():
+    """Whether the variables that put the virtual GPU under a process are still there."""
+    stubs = os.environ.get("GRESIZE_VGPU_DIR", "")
+    audit = os.environ.get("LD_AUDIT", "").split(":")
+    return bool(stubs) and os.path.join(stubs, "gresize-audit.so") in audit
+
+
 def _host_peak_bytes():
     try:
         import resource
@@ -215,6 +222,7 @@ def write(watch, reason, exception=None, initializing=False):
             "memory_fraction": _memory_fraction(watch),
             "host_peak_bytes": _host_peak_bytes(),
             "began_unix": round(watch.began_unix, 3),
+            "environment_kept": environment_kept(),
             "wall_seconds": round(time.monotonic() - watch.begin, 3),
         }
         _write_file("python-%d.json" % os.getpid(), [json.dumps(content)])

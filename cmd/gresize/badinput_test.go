@@ -1,0 +1,116 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// toy trains a layer; its argument names a file that another stage left.
+const toy = `
+import torch
+layer = torch.nn.Linear(512, 512).cuda()
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+for step in range(200):
+    layer(torch.ones(8, 512, device="cuda")).sum().backward()
+    optimizer.step()
+`
+
+// site is a folder with a sitecustomize of the site's own, which must run whatever gresize does.
+func site(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "sitecustomize.py"), []byte("import os\nos.environ['SITE_RAN'] = '1'\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// foreignTorch is a PyTorch whose library is for another processor: its import fails as the dynamic linker fails.
+func foreignTorch(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "torch", "lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	head := append([]byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\x00\xb7\x00"), make([]byte, 44)...)
+	for name, data := range map[string][]byte{
+		"torch/lib/libtorch_cpu.so": head,
+		"torch/__init__.py":         []byte("import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), 'lib', 'libtorch_cpu.so'))\n"),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// missing is a torch that wants what nobody has.
+func missing(t *testing.T, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "torch"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "torch/__init__.py"), []byte("raise ImportError("+text+")\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestBadInput: what stands between a program and the virtual GPU has a reason of its own, and is never called the command's failure.
+func TestBadInput(t *testing.T) {
+	real := python(t, "2.6.0")
+	train := script(t, toy)
+	nightly := os.Getenv("GRESIZE_NIGHTLY") == "1"
+	for _, c := range []struct {
+		name    string
+		long    bool // runs every night only
+		command []string
+		status  string
+		reason  string // "": none but the usual ones
+	}{
+		// The program is run as always, whatever it does to its environment.
+		{name: "python -I", command: []string{real, "-I", train}, status: statusFits},
+		{name: "a PYTHONPATH of its own", long: true, command: []string{"env", "PYTHONPATH=" + site(t), real, "-c", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: statusFits},
+		{name: "a sitecustomize of the site", long: true, command: []string{"sh", "-c", "PYTHONPATH=$PYTHONPATH:" + site(t) + " exec " + real + " -c \"$0\"", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: statusFits},
+		{name: "an LD_PRELOAD of its own", long: true, command: []string{"env", "LD_PRELOAD=libc.so.6", real, train}, status: statusFits},
+		{name: "a child interpreter", long: true, command: []string{"bash", "-c", "exec bash -c '" + real + " " + train + "'"}, status: statusFits},
+		// What takes the virtual GPU away is said.
+		{name: "an LD_AUDIT of its own", command: []string{"env", "-u", "LD_LIBRARY_PATH", "LD_AUDIT=/nowhere.so", real, train}, status: statusUnknown, reason: "environment_replaced"},
+		{name: "env -i", command: []string{"env", "-i", real, train}, status: statusUnknown, reason: "environment_replaced"},
+		{name: "a second stage by python -I that is killed", long: true, command: []string{"sh", "-c", real + " " + train + " && " + real +
+			" -I -c 'import torch, os, signal; x = torch.ones(9, device=\"cuda\"); os.kill(os.getpid(), signal.SIGKILL)'"}, status: statusUnknown, reason: "out_of_host_memory"},
+		{name: "a limit on address space", command: []string{"sh", "-c", "ulimit -v 12000000; exec " + real + " -c \"$0\"", "import torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" + toy}, status: statusUnknown, reason: "address_space"},
+		{name: "the disk is full", command: []string{"sh", "-c", "head -c 3G /dev/zero > big; exit $?"}, status: statusUnknown, reason: "out_of_disk"},
+		{name: "no memory for the program", command: []string{"sh", "-c", "ulimit -v 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "out_of_host_memory"},
+		{name: "killed", command: []string{"sh", "-c", "kill -KILL $$"}, status: statusUnknown, reason: "out_of_host_memory"},
+		{name: "a wheel of another architecture", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + foreignTorch(t) + "'); import torch"}, status: statusUnknown, reason: "other_architecture"},
+		{name: "a library that has no stub", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" +
+			missing(t, "'libcusomething.so.9: cannot open shared object file: No such file or directory'") + "'); import torch"}, status: statusUnknown, reason: "stub_missing"},
+		{name: "a symbol that no stub has", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" +
+			missing(t, "'/x/libtorch_cuda.so: undefined symbol: cudaSomethingNew'") + "'); import torch"}, status: statusUnknown, reason: "symbol_missing"},
+		{name: "a torch that is broken by itself", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + missing(t, "'no numpy'") + "'); import torch"}, status: statusFailed, reason: "script_failed"},
+		{name: "no program of Python's", command: []string{"/bin/true"}, status: statusUnknown, reason: "no_torch"},
+		// The words of the competitor's faults: text decides nothing, an error that was caught is one.
+		{name: "the words alone", command: []string{"sh", "-c", "echo 'torch.OutOfMemoryError: CUDA out of memory' >&2; exit 1"}, status: statusFailed, reason: "script_failed"},
+		{name: "out of memory, caught", command: []string{real, "-c", "import torch\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept Exception:\n    pass\n" + toy}, status: statusDoesNotFit, reason: "out_of_memory"},
+		{name: "out of memory in other words", long: true, command: []string{real, "-c", "import torch, sys\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept Exception:\n    sys.exit('so sorry')\n"}, status: statusDoesNotFit, reason: "out_of_memory"},
+		{name: "no optimizer and no backward", long: true, command: []string{real, "-c", "import torch\nx = torch.ones(9, device='cuda')\nfor i in range(50): x = x + 1\n"}, status: statusUnknown, reason: "no_step_seen"},
+	} {
+		if c.long && !nightly {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			a := estimated(t, t.TempDir(), append([]string{"--budget", "60s", "--"}, c.command...)...)
+			if a.Status != c.status || a.code != exitOf[c.status] || c.reason != "" && !a.has(c.reason) {
+				t.Errorf("%s, exit code %d, reasons %v: want %s because of %q", a.Status, a.code, a.Reasons, c.status, c.reason)
+			}
+			for _, r := range a.Reasons {
+				if reasonWords[r.Code].text == "" {
+					t.Errorf("%s has no words", r.Code)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,51 @@
+package vgpu
+
+import (
+	"regexp"
+	"slices"
+
+	"github.com/gresize/gresize/estimator"
+)
+
+var (
+	missingLibrary = regexp.MustCompile(`\b(lib(?:cu|nv|nccl)[A-Za-z0-9_.+*\[\]-]*).*(?:cannot open shared object file|not found in the system path)`)
+	missingSymbol  = regexp.MustCompile("undefined symbol: ([A-Za-z0-9_]+)|version `([A-Za-z0-9_.]+)' not found")
+)
+
+// placeReasons says what of the place where a program ran, and not of the program, kept the virtual GPU from it. Each is found once.
+func placeReasons(processes []process) []estimator.Reason {
+	var found []estimator.Reason
+	add := func(code, detail string) {
+		if !slices.ContainsFunc(found, func(r estimator.Reason) bool { return r.Code == code }) {
+			found = append(found, estimator.Reason{Code: code, Detail: clip(detail)})
+		}
+	}
+	for i := range processes {
+		p := &processes[i]
+		if py := p.python; py != nil {
+			lost := py.EnvironmentKept != nil && !*py.EnvironmentKept
+			switch {
+			case py.Reason == reasonImportFailed && py.Foreign != "":
+				add("other_architecture", py.Foreign)
+			case lost && (py.Reason == reasonImportFailed || py.CUDA != nil && !py.Virtual):
+				add("environment_replaced", "LD_AUDIT no longer names gresize's module where PyTorch was imported")
+			case py.Reason == reasonImportFailed && py.Exception != nil:
+				if m := missingLibrary.FindStringSubmatch(py.Exception.Text); m != nil {
+					add("stub_missing", m[1])
+				} else if m := missingSymbol.FindStringSubmatch(py.Exception.Text); m != nil {
+					add("symbol_missing", m[1]+m[2])
+				}
+			}
+		}
+		if p.native == nil {
+			continue
+		}
+		if p.python == nil && p.usedGPU() {
+			add("python_layer_missing", "a process took device memory, and no Python layer reported from it")
+		}
+		if slices.ContainsFunc(p.native.Devices, func(d NativeDevice) bool { return d.HostRefused > 0 }) {
+			add("address_space", "the card had room for a request and the host had none")
+		}
+	}
+	return found
+}
