@@ -58,6 +58,8 @@ type Rank struct {
 	OutsideBytes int64 `json:"outside_bytes"`
 	// ComfortableBytes = PeakReservedBytes + OutsideBytes: the job runs as on a larger card.
 	ComfortableBytes int64 `json:"comfortable_bytes"`
+	// ComfortableLowBytes is the lower end of the interval where it lies below ComfortableBytes: the need depends on values. 0: there is none.
+	ComfortableLowBytes int64 `json:"comfortable_low_bytes,omitempty"`
 	// ComfortableHighBytes is the upper end of the interval round ComfortableBytes; requests are made from it.
 	ComfortableHighBytes int64 `json:"comfortable_high_bytes"`
 	// MinimumBytes is the smallest card on which the same requests still succeed, with retries and cached memory given back, and what lies
@@ -133,7 +135,7 @@ func (e *Estimate) Validate() error {
 			name string
 			v    int64
 		}{{"peak_allocated_bytes", r.PeakAllocatedBytes}, {"peak_reserved_bytes", r.PeakReservedBytes}, {"outside_bytes", r.OutsideBytes},
-			{"comfortable_bytes", r.ComfortableBytes}, {"comfortable_high_bytes", r.ComfortableHighBytes}, {"minimum_bytes", r.MinimumBytes}} {
+			{"comfortable_bytes", r.ComfortableBytes}, {"comfortable_high_bytes", r.ComfortableHighBytes}, {"comfortable_low_bytes", r.ComfortableLowBytes}, {"minimum_bytes", r.MinimumBytes}} {
 			if f.v < 0 || f.v > MaxBytes {
 				return fmt.Errorf("ranks[%d].%s: %d is out of range", i, f.name, f.v)
 			}
@@ -141,7 +143,7 @@ func (e *Estimate) Validate() error {
 		if r.PeakAllocatedBytes > r.PeakReservedBytes {
 			return fmt.Errorf("ranks[%d]: allocated is larger than reserved", i)
 		}
-		if r.ComfortableBytes != r.PeakReservedBytes+r.OutsideBytes || r.ComfortableHighBytes < r.ComfortableBytes {
+		if r.ComfortableBytes != r.PeakReservedBytes+r.OutsideBytes || r.ComfortableHighBytes < r.ComfortableBytes || r.ComfortableLowBytes > r.ComfortableBytes {
 			return fmt.Errorf("ranks[%d]: comfortable does not add up", i)
 		}
 		if r.MinimumBytes > r.ComfortableBytes {

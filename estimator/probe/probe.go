@@ -162,6 +162,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return r.notRun(err), nil
 	}
 	result, err := r.conclude()
+	if err == nil {
+		result, err = r.withOtherSide(ctx, result, begin)
+	}
 	result.Estimate.WallSeconds = time.Since(begin).Seconds()
 	return result, err
 }
@@ -173,6 +176,8 @@ type run struct {
 	output  tail
 	exit    sandbox.Exit
 	ranFor  time.Duration
+	// values is the side of the answers that only a kernel could give.
+	values string
 	// cancelled says that the caller ended the run, not its budget.
 	cancelled bool
 }
@@ -240,7 +245,7 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	})
 	add, err := r.options.Engine.Environment(EngineOptions{
 		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
-		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(), RecordEvents: true,
+		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
 	}, env)
 	if err != nil {
 		return nil, fmt.Errorf("probe: virtual GPU: %w", err)

@@ -58,7 +58,9 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	}}
 	for i := range ranks {
 		point, high := ranks[i].outside(p)
-		a.Ranks = append(a.Ranks, ranks[i].estimate(ranks[i].Rank, point, high))
+		k := ranks[i].estimate(ranks[i].Rank, point, high)
+		ranks[i].widen(&k, p.Total.Bytes)
+		a.Ranks = append(a.Ranks, k)
 	}
 	a.judgeReasons()
 	if detail, some := notRun(ranks); some {

@@ -68,6 +68,8 @@ type rankReport struct {
 	HostPeakBytes      int64          `json:"host_peak_bytes"`
 	BeganUnix          float64        `json:"began_unix"`
 	WallSeconds        float64        `json:"wall_seconds"`
+	// Other is the other end of what the rank may need, where that depends on values.
+	Other *OtherSide `json:"other_side,omitempty"`
 
 	events []byte
 }
@@ -183,7 +185,7 @@ func parseRank(data []byte) (rankReport, error) {
 	}
 	sizes := []int64{r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
 	counts := []int64{r.Segments, r.Retries, r.OOMs, r.Refused, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
-	if err := r.Coverage.Values.check(); err != nil {
+	if err := errors.Join(r.Coverage.Values.check(), r.Other.check()); err != nil {
 		return r, err
 	}
 	for name, b := range r.Coverage.Bounded {

@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 const (
@@ -15,6 +17,11 @@ const (
 	valuesPerStepExpected = 2
 	// maxValueUses bounds the operators that a process may name.
 	maxValueUses = 64
+	// sidesAgreePercent is how far the two sides may be apart where the values are said not to matter.
+	sidesAgreePercent = 1
+	// valuesAllowancePercent is for blocks whose sizes change with the values from step to step: an allocator that cannot use them again
+	// reserves more than with the sizes of either side, 4 % in the mixture of experts of docs/accuracy/values.md.
+	valuesAllowancePercent = 10
 	// useUnbounded is the use of a value for which no policy has an answer: it was zero.
 	useUnbounded = "unbounded"
 )
@@ -77,7 +84,101 @@ func (a *answer) judgeValues(r *rankReport) {
 	if r.Coverage.Decisions > 0 {
 		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions))
 	}
-	if len(r.Coverage.Values.Uses) > 0 {
-		a.lower(estimator.Low, "values_bounded", "the program's sizes or branches depend on values that only the GPU computes: "+r.Coverage.Values.usesText())
+	if len(r.Coverage.Values.Uses) == 0 {
+		return
 	}
+	detail := "the program's sizes or branches depend on values that only the GPU computes: " + r.Coverage.Values.usesText()
+	limit := estimator.Low
+	switch {
+	case r.Other == nil:
+		detail += "; only one side of the answers was run"
+	case !r.Other.ended():
+		detail += "; with the other side of the answers the run ended as " + r.Other.Outcome
+	default:
+		detail += fmt.Sprintf("; with the answers of either side the allocator reserves %d and %d MiB", r.PeakReservedBytes>>20, r.Other.PeakReservedBytes>>20)
+		apart := max(r.PeakReservedBytes, r.Other.PeakReservedBytes) - min(r.PeakReservedBytes, r.Other.PeakReservedBytes)
+		if r.Coverage.Values.Uses[useUnbounded] == 0 && apart <= r.PeakReservedBytes/100*sidesAgreePercent {
+			limit = estimator.High
+		}
+	}
+	a.lower(limit, "values_bounded", detail)
+}
+
+// OtherSide is what a second run of the same command needed, in which the questions that the first was answered low were answered high.
+type OtherSide struct {
+	Policy             string `json:"policy"`
+	Outcome            string `json:"outcome"`
+	Steps              int    `json:"steps"`
+	PeakAllocatedBytes int64  `json:"peak_allocated_bytes"`
+	PeakReservedBytes  int64  `json:"peak_reserved_bytes"`
+	PeakDeviceBytes    int64  `json:"peak_device_bytes"`
+}
+
+func (o *OtherSide) check() error {
+	if o == nil {
+		return nil
+	}
+	o.Policy, o.Outcome = clip(o.Policy), clip(o.Outcome)
+	if o.Steps < 0 || o.Steps > maxSteps {
+		return errors.New("other_side.steps: out of range")
+	}
+	return checkNumbers(nil, []int64{o.PeakAllocatedBytes, o.PeakReservedBytes, o.PeakDeviceBytes})
+}
+
+// ended says that the run went as far as it was meant to, so that its peaks are an end of the interval.
+func (o *OtherSide) ended() bool {
+	return o.Outcome == string(trace.Stopped) || o.Outcome == string(trace.Completed)
+}
+
+// widen puts what the other side needed into the interval of the answer.
+func (r *rankReport) widen(k *estimator.Rank, capacity int64) {
+	if len(r.Coverage.Values.Uses) > 0 {
+		k.ComfortableHighBytes += r.PeakReservedBytes / 100 * valuesAllowancePercent
+	}
+	if r.Other == nil {
+		return
+	}
+	more := max(r.Other.PeakReservedBytes, r.Other.PeakDeviceBytes) - max(r.PeakReservedBytes, r.PeakDeviceBytes)
+	if r.Other.ended() || more > 0 {
+		k.ComfortableLowBytes = max(k.ComfortableBytes+min(more, 0), 0)
+		k.ComfortableHighBytes += max(more, 0)
+	}
+	if r.Other.Outcome == string(trace.OutOfMemory) {
+		k.ComfortableHighBytes = max(k.ComfortableHighBytes, capacity)
+	}
+}
+
+// DependsOnValues says whether some process of the run went by what a policy answered, so that the other answers are worth a run.
+func DependsOnValues(b *trace.Bundle) bool {
+	for i := range b.Ranks {
+		if r, err := parseRank(b.Ranks[i].Report); err == nil && (len(r.Coverage.Values.Uses) > 0 || r.Coverage.Decisions > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// AddOtherSide notes in each rank of a bundle what the same rank needed in another run of the command.
+func AddOtherSide(b, other *trace.Bundle) error {
+	if len(b.Ranks) != len(other.Ranks) {
+		return fmt.Errorf("vgpu: %d ranks in one run and %d in the other", len(b.Ranks), len(other.Ranks))
+	}
+	for i := range b.Ranks {
+		r, err := parseRank(b.Ranks[i].Report)
+		if err != nil {
+			return fmt.Errorf("vgpu: ranks/%d/report.json: %w", i, err)
+		}
+		o, err := parseRank(other.Ranks[i].Report)
+		if err != nil {
+			return fmt.Errorf("vgpu: ranks/%d/report.json of the other run: %w", i, err)
+		}
+		r.Other = &OtherSide{
+			Policy: o.Coverage.Values.Policy, Outcome: string(other.Manifest.Outcome), Steps: o.Steps,
+			PeakAllocatedBytes: o.PeakAllocatedBytes, PeakReservedBytes: o.PeakReservedBytes, PeakDeviceBytes: o.PeakDeviceBytes,
+		}
+		if b.Ranks[i].Report, err = json.Marshal(r); err != nil {
+			return fmt.Errorf("vgpu: ranks/%d/report.json: %w", i, err)
+		}
+	}
+	return nil
 }

@@ -36,6 +36,8 @@ type Options struct {
 	// Steps and Seconds end the run; 0 leaves the defaults of the Python layer.
 	Steps   int
 	Seconds float64
+	// Values is the policy by which questions are answered that only a kernel could answer; empty means PolicyLow.
+	Values string
 	// WithoutPython leaves the Python layer out: a job on a virtual card then runs to its own end.
 	WithoutPython bool
 	// RecordEvents has each process record the events of PyTorch's allocator.
@@ -77,6 +79,9 @@ func Environment(o Options, base []string) ([]string, error) {
 	}
 	if o.Seconds > 0 {
 		env = append(env, "GRESIZE_PROBE_SECONDS="+strconv.FormatFloat(o.Seconds, 'f', 3, 64))
+	}
+	if o.Values != "" {
+		env = append(env, "GRESIZE_VGPU_VALUES="+o.Values)
 	}
 	if o.RecordEvents {
 		env = append(env, "GRESIZE_PROBE_EVENTS=1")

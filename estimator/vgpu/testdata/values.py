@@ -113,7 +113,7 @@ def ppo():
     for _ in range(STEPS):
         states, actions, logs, rewards = [], [], [], []
         state = torch.randn(16, generator=generator)
-        while len(states) < 256:
+        while len(states) < 64:
             with torch.no_grad():
                 spread = torch.distributions.Categorical(logits=model(state.to(DEVICE)))
                 action = spread.sample()
@@ -133,7 +133,7 @@ def ppo():
             spread = torch.distributions.Categorical(logits=model(states))
             ratio = (spread.log_prob(actions) - logs).exp()
             loss = -(torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)).mean() - 0.01 * spread.entropy().mean()
-            loss = loss + 0.1 * F.cross_entropy(model(states[chosen]), actions[chosen], reduction="sum") / 256
+            loss = loss + 0.1 * F.cross_entropy(model(states[chosen]), actions[chosen], reduction="sum") / 64
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -190,6 +190,39 @@ def detection():
         loss.backward()
         optimizer.step()
         print({k: v.item() for k, v in losses.items()})
+
+
+def driven():
+    """Early stopping, best checkpoint, plateau, guards and a gradient scaler: all of them look at losses."""
+    model = nn.Linear(256, 256).to(DEVICE)
+    optimizer = optimizer_of(model)
+    plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    scaler = torch.amp.GradScaler("cuda")
+    best, waited = float("inf"), 0
+    for step in range(60):
+        optimizer.zero_grad()
+        with torch.autocast("cuda", dtype=torch.float16):
+            loss = model(torch.randn(32, 256).to(DEVICE)).pow(2).mean()
+        assert not torch.isnan(loss) and torch.isfinite(loss), "diverged"
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0, error_if_nonfinite=True)
+        before = [state["step"].item() for state in optimizer.state.values()]
+        scaler.step(optimizer)
+        scaler.update()
+        assert [state["step"].item() for state in optimizer.state.values()] != before, "the scaler skipped a step"
+        assert scaler.get_scale() == 65536.0, scaler.get_scale()
+        plateau.step(loss.item())
+        if loss.item() < best:
+            best, waited = loss.item(), 0
+            torch.save(model.state_dict(), sys.argv[2])
+            torch.load(sys.argv[2])
+        else:
+            waited += 1
+            if waited >= 2:
+                print("stopped early")
+                return
+        print(step, norm.item())
 
 
 if __name__ == "__main__":

@@ -9,16 +9,20 @@ LOW, HIGH, OFF = "low", "high", "off"
 
 # An index among more than this many is a word of a vocabulary, not a route: whether it equals a given one is again a question.
 MOST_ROUTES = 1024
+# On the high side the share of rows that go the same way changes from call to call, in so many steps from all to few.
+SHARES = 5
 
 
 class Policy:
-    """The side that this run takes. All answers are functions of shapes alone, so that a backward pass gets what its forward pass got."""
+    """The side that this run takes. How many elements of a large mask are found is a
+    function of its shape alone, so that a backward pass gets what its forward pass got."""
 
     def __init__(self, torch):
         self.torch = torch
         wanted = os.environ.get("GRESIZE_VGPU_VALUES")
         self.side = wanted if wanted in (HIGH, OFF) else LOW
         self.reads = 0
+        self.calls = 0
         self.healthy = 0  # above zero while PyTorch checks what a healthy run passes
         self.generator = torch.Generator()
         self.generator.manual_seed(0)
@@ -45,19 +49,21 @@ class Policy:
         return most if self.side == HIGH else min(most, 1)
 
     def routes(self, shape, classes, dim=None):
-        """Indices below classes, distinct along dim: spread evenly, or all rows the same way."""
+        """Indices below classes, distinct along dim: spread evenly, or most rows the same way."""
         torch = self.torch
         chosen = shape[dim] if dim is not None and len(shape) else 1
+        kept = _without(shape, dim)
+        total = 1
+        for n in kept:
+            total *= n
+        first = torch.arange(total, device="cpu").view(kept + (1,)) * chosen
+        rows = (first + torch.arange(chosen, device="cpu")) % max(classes, 1)
         if self.side == HIGH:
+            # Not the same share each time: blocks of changing sizes are what an allocator cannot use again.
+            same = total * (SHARES - self.calls % SHARES) // SHARES
+            self.calls += 1
             rank = torch.arange(chosen - 1, -1, -1, device="cpu") + (classes - chosen)
-            rows = rank.expand(_without(shape, dim) + (chosen,))
-        else:
-            kept = _without(shape, dim)
-            total = 1
-            for n in kept:
-                total *= n
-            first = torch.arange(total, device="cpu").view(kept + (1,)) * chosen
-            rows = (first + torch.arange(chosen, device="cpu")) % max(classes, 1)
+            rows.view(total, chosen)[:same] = rank
         if dim is None or not len(shape):
             return rows.reshape(shape).contiguous()
         return rows.movedim(-1, dim).contiguous()

@@ -151,15 +151,22 @@ class Shadow:
                     return True
         return False
 
-    def plan(self, args, kwargs):
-        """The call on copies; None when a tensor of it is not known."""
+    def plan(self, args, kwargs, shapes=False):
+        """The call on copies; None when a tensor of it is not known. shapes: only the first one's values matter."""
         plan = Plan()
+        if shapes and self.find(args[0]) is not None:
+            args = [args[0]] + [self._shape(a) for a in args[1:]]
         try:
             plan.args = [self._swap(a, plan) for a in args]
             plan.kwargs = {k: "cpu" if k == "device" and v is not None else self._swap(v, plan) for k, v in kwargs.items()}
         except Unknown:
             return None
         return plan if plan.origins else None
+
+    def _shape(self, value):
+        if not isinstance(value, self.tensor):
+            return value
+        return self.torch.empty((), dtype=value.dtype, device="cpu").expand(value.shape)
 
     def _swap(self, value, plan):
         if isinstance(value, self.tensor):

@@ -39,6 +39,8 @@ lt le gt ge less less_equal greater greater_equal not_equal isclose signbit logi
 __lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__ __rand__ __ror__ __rxor__ any all isin
 """.split()
 NEGATED = "logical_not __invert__".split()
+# Their second argument gives a shape alone.
+SHAPED = "view_as reshape_as expand_as".split()
 # What a healthy run says of its numbers.
 HEALTHY = {"isnan": False, "isinf": False, "isneginf": False, "isposinf": False, "isfinite": True}
 # On numbers that are all the same these give one number, however many there are.
@@ -92,7 +94,7 @@ class Calls:
     def followed(self, name, guess=None):
         shadow, table = self.shadow, self.shadow.table
         sequences = (list, tuple)
-        constant = name in CONSTANT
+        constant, shapes = name in CONSTANT, name in SHAPED
         word_mask = None if name not in EQUAL + UNEQUAL else name in EQUAL
 
         def make(original):
@@ -110,7 +112,7 @@ class Calls:
                                 guess(result, args, kwargs)
                             return result
                     if shadow.touches(args, kwargs):
-                        plan = shadow.plan(args, kwargs)
+                        plan = shadow.plan(args, kwargs, shapes)
                 result = original(*args, **kwargs)
                 if word_mask is not None and args[0] is (args[1] if len(args) > 1 else None):
                     shadow.same(result, word_mask)  # a number is itself, unless it is none
@@ -233,7 +235,7 @@ class Calls:
 
     def from_host(self, source, result):
         shadow = self.shadow
-        if result.is_cuda and self.is_integer(result) and shadow.small(result):
+        if result.is_cuda and shadow.small(result) and not source.requires_grad:
             mirror = shadow.compute(lambda: source.detach().to(result.dtype, copy=True))
             if mirror is not None:
                 shadow.put(result, mirror, KNOWN)
@@ -361,7 +363,7 @@ class Calls:
                 @functools.wraps(original)
                 def call(*args, **kwargs):
                     result = original(*args, **kwargs)
-                    if shadow.on and type(result) is torch.Tensor and result.is_cuda and self.is_integer(result) and shadow.small(result):
+                    if shadow.on and type(result) is torch.Tensor and result.is_cuda and shadow.small(result) and (not drawn or self.is_integer(result)):
                         again = {k: v for k, v in kwargs.items() if k not in ("pin_memory", "generator", "out")}
                         again["device"] = "cpu"
                         if drawn:

@@ -1,0 +1,115 @@
+package vgpu
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// sides runs one case of testdata/values.py on either side and answers as the runner does.
+func sides(t *testing.T, release, name string) (low, high outcome, e estimator.Estimate) {
+	t.Helper()
+	low = runPython(t, release, 1, []string{"testdata/values.py", name})
+	high = runPython(t, release, 1, []string{"testdata/values.py", name}, "GRESIZE_VGPU_VALUES=high")
+	bundle := func(o outcome) *trace.Bundle {
+		return &trace.Bundle{Manifest: trace.Manifest{Outcome: trace.Stopped, Steps: o.reports.Steps, Reasons: o.reports.Reasons}, Ranks: o.reports.Ranks}
+	}
+	b := bundle(low)
+	if err := AddOtherSide(b, bundle(high)); err != nil {
+		t.Fatalf("%v\n%s\n%s", err, low.output, high.output)
+	}
+	profile, err := gpu.Load("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e = Estimate(b, profile)
+	if err := e.Validate(); err != nil {
+		t.Error(err)
+	}
+	return low, high, e
+}
+
+// TestValues holds what the program would need with its real values against the interval of the two sides.
+func TestValues(t *testing.T) {
+	cases := []string{"moe"}
+	if os.Getenv("GRESIZE_NIGHTLY") != "" {
+		cases = []string{"packed", "moe", "yolo", "ppo", "generate"}
+	}
+	for _, name := range cases {
+		for _, release := range []string{"2.6.0", "2.11.0"} {
+			t.Run(name+"-"+release, func(t *testing.T) {
+				low, high, e := sides(t, release, name)
+				if low.failed || high.failed {
+					t.Fatalf("%s\n%s", low.output, high.output)
+				}
+				record := filepath.Join(t.TempDir(), "record")
+				script := []string{"testdata/truth.py", "record", record, "testdata/values.py", name}
+				if o := runPython(t, release, 1, script, "DEVICE=cpu", "GRESIZE_VGPU_REPORT_DIR="); o.failed {
+					t.Fatal(o.output)
+				}
+				script[1] = "replay"
+				truth := runPython(t, release, 1, script)
+				if truth.failed || len(truth.ranks) != 1 {
+					t.Fatal(truth.output)
+				}
+				k := e.Ranks[0]
+				need := truth.ranks[0].PeakReservedBytes + k.OutsideBytes
+				least := k.ComfortableBytes
+				if k.ComfortableLowBytes > 0 {
+					least = k.ComfortableLowBytes
+				}
+				t.Logf("truth %d MiB in %d to %d MiB, %s %v", need/mib, least/mib, k.ComfortableHighBytes/mib, e.Confidence, e.Reasons)
+				if need < least || need > k.ComfortableHighBytes {
+					t.Errorf("truth %d is not in %d to %d", need, least, k.ComfortableHighBytes)
+				}
+				if name == "moe" && !hasReason(e, "values_bounded") {
+					t.Errorf("reasons %v", e.Reasons)
+				}
+			})
+		}
+	}
+}
+
+// TestLossDriven: a program that looks at its losses neither stops early nor fails nor writes a checkpoint because of values that nobody computed.
+func TestLossDriven(t *testing.T) {
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			best := filepath.Join(t.TempDir(), "best.pt")
+			o := runPython(t, release, 1, []string{"testdata/values.py", "driven", best})
+			if o.failed || !o.reports.Stopped || o.reports.Steps < 4 {
+				t.Errorf("stopped %v after %d steps\n%s", o.reports.Stopped, o.reports.Steps, o.output)
+			}
+			if _, err := os.Stat(best); err == nil {
+				t.Error("a checkpoint was written because of a loss that was not computed")
+			}
+		})
+	}
+}
+
+func TestFollowingChangesNoAllocation(t *testing.T) {
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		for _, name := range []string{"mlp", "transformer"} {
+			t.Run(name+"-"+release, func(t *testing.T) {
+				t.Parallel()
+				with, without := train(t, release, name), train(t, release, name, "GRESIZE_VGPU_VALUES=off")
+				if len(with.ranks) != 1 || len(without.ranks) != 1 {
+					t.Fatal(with.output, without.output)
+				}
+				a, b := with.ranks[0], without.ranks[0]
+				if a.PeakAllocatedBytes != b.PeakAllocatedBytes || a.PeakReservedBytes != b.PeakReservedBytes || a.Segments != b.Segments {
+					t.Errorf("with %d and %d, without %d and %d", a.PeakAllocatedBytes, a.PeakReservedBytes, b.PeakAllocatedBytes, b.PeakReservedBytes)
+				}
+				v := a.Coverage.Values
+				t.Logf("%d tensors followed in %.4f s of %.1f s", v.Followed, v.Seconds, a.WallSeconds)
+				if v.Followed == 0 || v.Seconds > a.WallSeconds/10 {
+					t.Errorf("%d followed in %.3f s of %.1f s", v.Followed, v.Seconds, a.WallSeconds)
+				}
+			})
+		}
+	}
+}
