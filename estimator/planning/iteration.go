@@ -19,6 +19,8 @@ const (
 	// maxPeriods bounds how many lengths are tried.
 	maxPeriods = 48
 	gram       = 6
+	// mismatchCost is how many requests that repeat outweigh one that does not: SmartPool's detection breaks at a single one.
+	mismatchCost = 10
 )
 
 // FindIteration looks for the iteration: the length after which the sequence of sizes and distances repeats over the longest stretch. Pointers do not
@@ -55,14 +57,16 @@ func (l *Lifetimes) FindIteration() *Iteration {
 	widest := 0
 	for _, p := range proposals[:min(maxPeriods, len(proposals))] {
 		period := int(p.period)
-		run, longest, at := 0, 0, 0
+		// The stretch with the most agreement; a request that is not the same costs, and does not end it.
+		run, longest, begin, at := 0, 0, period, 0
 		for i := period; i < len(t); i++ {
-			if t[i] != t[i-period] {
-				run = 0
-				continue
+			if t[i] == t[i-period] {
+				run++
+			} else if run -= mismatchCost; run <= 0 {
+				run, begin = 0, i+1
 			}
-			if run++; run > longest {
-				longest, at = run, i-run+1-period
+			if run > longest {
+				longest, at = run, begin-period
 			}
 		}
 		if longest >= period {

@@ -9,12 +9,15 @@ import (
 
 // Options bound the work. Work is counted, not timed: the same blocks always get the same layout.
 type Options struct {
-	// MaxNodes bounds the nodes of all exact searches together; 0 means DefaultMaxNodes, a negative number means no search.
+	// MaxNodes bounds the nodes of all exact searches together, for 200 blocks; of more blocks it is proportionally fewer, as each costs more. 0 means
+	// DefaultMaxNodes, a negative number means no search.
 	MaxNodes int64
+	// GoalBytes is a height that would do; it is searched first. 0 means none.
+	GoalBytes uint64
 }
 
 // DefaultMaxNodes is the default of Options.MaxNodes.
-const DefaultMaxNodes = 100_000
+const DefaultMaxNodes = 400_000
 
 // maxSearchBlocks is the largest problem that is searched.
 const maxSearchBlocks = 4_000
@@ -50,7 +53,7 @@ func Plan(blocks []Block, o Options) (*Result, error) {
 		r.keep(pool)
 	}
 	for _, order := range []string{"WA", "AW"} {
-		if r.Optimal() {
+		if r.Optimal() || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
 			break
 		}
 		r.keep(skyline(blocks, ranks(blocks, nil, order, nil)))
@@ -60,7 +63,7 @@ func Plan(blocks []Block, o Options) (*Result, error) {
 	}
 	if !r.Optimal() && o.MaxNodes > 0 && len(blocks) <= maxSearchBlocks {
 		if p := newProblem(blocks); p != nil {
-			r.improve(blocks, p, o.MaxNodes)
+			r.improve(blocks, p, o)
 		}
 	}
 	return r, nil
@@ -72,28 +75,37 @@ func (r *Result) keep(l *Layout) {
 	}
 }
 
-// improve searches at the bound with half of the nodes; what that leaves undecided is searched for a better layout by halving.
-func (r *Result) improve(blocks []Block, p *problem, maxNodes int64) {
+// improve searches for the goal, at the bound with half of the nodes, and where that leaves it open between the bound and the best, by halving.
+func (r *Result) improve(blocks []Block, p *problem, o Options) {
+	maxNodes := max(o.MaxNodes*200/int64(max(len(blocks), 200)), min(o.MaxNodes, 4*int64(len(blocks))))
 	low, high := p.bound, int64(r.HeightBytes/p.unit) // high is reached; what is below low is given up or proven impossible
 	proven := low
-	for target, share := low, maxNodes/2+1; low < high && r.Nodes < maxNodes; target, share = low+(high-low)/2, maxNodes/8+1 {
-		found, final, nodes := attempt(blocks, p, target, min(share, maxNodes-r.Nodes))
+	at := func(target, share int64) (found bool) {
+		offsets, final, nodes := attempt(blocks, p, target, min(share, maxNodes-r.Nodes))
 		r.Nodes += nodes
-		if found == nil {
+		if offsets == nil {
 			if final && target >= proven {
 				proven = target + 1
 				r.BoundBytes = uint64(proven) * p.unit
 			}
-			low = target + 1
-			continue
+			return false
 		}
 		l := Layout{Offsets: make([]uint64, len(blocks)), Method: "search"}
 		for i := range blocks {
-			l.Offsets[i] = uint64(found[i]) * p.unit
+			l.Offsets[i] = uint64(offsets[i]) * p.unit
 		}
 		l.HeightBytes = height(blocks, l.Offsets)
 		r.keep(&l)
 		high = int64(r.HeightBytes / p.unit)
+		return true
+	}
+	if goal := int64(min(o.GoalBytes, MaxTotalBytes) / p.unit); low < goal && goal < high {
+		at(goal, maxNodes/4+1)
+	}
+	for target, share := low, maxNodes/2+1; low < high && r.Nodes < maxNodes; target, share = low+(high-low)/2, maxNodes/8+1 {
+		if !at(target, share) {
+			low = max(target+1, proven)
+		}
 	}
 }
 

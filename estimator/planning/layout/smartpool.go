@@ -6,12 +6,15 @@ import (
 )
 
 // maxSmartPoolPairs bounds the work of SmartPool, which looks at every pair of blocks that live at one time.
-const maxSmartPoolPairs = 1 << 26
+const maxSmartPoolPairs = 1 << 24
 
 // SmartPool is the published offline colouring: blocks by size, the largest first and ties in the order of allocation; each goes into the smallest gap
 // that holds it between the placed blocks that live when it does, or on top. The gap below the lowest of them counts too: the published code forgets it.
 // It returns nil when there are too many pairs for it.
 func SmartPool(blocks []Block) *Layout {
+	if overlappingPairs(blocks) > maxSmartPoolPairs {
+		return nil
+	}
 	order := make([]int32, len(blocks))
 	for i := range order {
 		order[i] = int32(i)
@@ -22,7 +25,6 @@ func SmartPool(blocks []Block) *Layout {
 	l := &Layout{Offsets: make([]uint64, len(blocks)), Method: "SmartPool"}
 	index := newIntervalIndex(blocks)
 	var near []span
-	pairs := 0
 	for _, i := range order {
 		b := blocks[i]
 		near = near[:0]
@@ -31,9 +33,6 @@ func SmartPool(blocks []Block) *Layout {
 				near = append(near, span{at, at + blocks[o].SizeBytes})
 			}
 		})
-		if pairs += len(near); pairs > maxSmartPoolPairs {
-			return nil
-		}
 		slices.SortFunc(near, func(x, y span) int { return cmp.Compare(x.from, y.from) })
 		var top, at uint64
 		gap, found := ^uint64(0), false
@@ -51,6 +50,24 @@ func SmartPool(blocks []Block) *Layout {
 	}
 	l.HeightBytes = height(blocks, l.Offsets)
 	return l
+}
+
+// overlappingPairs counts the pairs of blocks that live at one time: for each start, the blocks that are live then.
+func overlappingPairs(blocks []Block) (pairs int) {
+	starts, ends := make([]int64, len(blocks)), make([]int64, len(blocks))
+	for i, b := range blocks {
+		starts[i], ends[i] = b.Start, b.End
+	}
+	slices.Sort(starts)
+	slices.Sort(ends)
+	ended := 0
+	for i, s := range starts {
+		for ended < len(ends) && ends[ended] <= s {
+			ended++
+		}
+		pairs += i - ended
+	}
+	return pairs
 }
 
 type span struct{ from, to uint64 }

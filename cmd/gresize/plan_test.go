@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func runPlan(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(context.Background(), append([]string{"plan"}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestPlanOfResnet50(t *testing.T) {
+	schedule := filepath.Join(t.TempDir(), "schedule.json")
+	code, out, errs := runPlan(recordedTraces+"/resnet50_2.6.json.gz", "--target", "2GiB", "--pcie", "12GB/s", "--step-time", "300ms", "--effort", "20000", "-o", schedule)
+	if code != exitOK || errs != "" {
+		t.Fatalf("exit %d, %s", code, errs)
+	}
+	for _, want := range []string{"repeats", "1096 requests", "live bound", "PyTorch", "expandable", "SmartPool", "optimal", "on the card", "with the given step time"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the output lacks %q:\n%s", want, out)
+		}
+	}
+	data, err := os.ReadFile(schedule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got planned
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	s := got.Swap
+	if got.Schema != planSchema || len(got.Layout) != got.Blocks || s == nil || len(s.Moves) == 0 || s.PeakBytes > 2<<30 || s.PoolBytes > 2<<30 || s.TotalNanos < s.BaseNanos {
+		t.Errorf("schema %q, %d of %d blocks, swap %+v", got.Schema, len(got.Layout), got.Blocks, s)
+	}
+	if got.PlanBytes != got.LiveBoundBytes || uint64(*got.DefaultBytes) <= got.PlanBytes || uint64(*got.Expandable) < got.PlanBytes || got.SmartPoolBytes < got.PlanBytes {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestPlanThatCannotBe(t *testing.T) {
+	code, out, _ := runPlan(recordedTraces+"/resnet50_2.6.json.gz", "--target", "100MiB", "--effort", "1")
+	if code != exitDoesNotFit || !strings.Contains(out, "no plan: step ") {
+		t.Errorf("exit %d:\n%s", code, out)
+	}
+}
+
+func TestPlanUsage(t *testing.T) {
+	file := recordedTraces + "/resnet50_2.6.json.gz"
+	for _, args := range [][]string{{}, {file, file}, {file, "--target", "24"}, {file, "--target", "-1GiB"}, {file, "--pcie", "12"}, {file, "--pcie", "0GB/s"},
+		{file, "--pcie", "1e30GB/s"}, {file, "--rank", "-1"}, {file, "--step-time", "-1s"}, {file, "--effort", "0"}} {
+		if code, _, _ := runPlan(args...); code != exitUsage {
+			t.Errorf("%q: exit %d", args, code)
+		}
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("@ torch=2.6.0 conf=- total=1 fraction=-\n> a v0 -5 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := runPlan(broken); code != exitError || !strings.Contains(errs, "broken") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+}
