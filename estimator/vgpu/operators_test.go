@@ -79,6 +79,12 @@ func TestOperators(t *testing.T) {
 					t.Errorf("%s: %d bytes", name, bytes)
 				}
 			}
+			// In and out, and the work area: as large again, or Bluestein's for a large prime.
+			for name, want := range map[string]int64{"fft_power_of_two": 3 * 64 * 1024 * 8, "fft_large_prime": 2*8*10007*8 + 8*32768*8} {
+				if got := peaks[name]; got < want || got > want+4096 {
+					t.Errorf("%s: %d bytes, want %d", name, got, want)
+				}
+			}
 			for _, kind := range []string{"conv", "rnn", "ctc", "fft", "solver", "sparse"} {
 				if _, ok := report.Coverage.Bounded[kind]; !ok {
 					t.Errorf("%s: nothing was counted as a bound", kind)
@@ -122,5 +128,26 @@ func TestOperatorsThatAreExact(t *testing.T) {
 				t.Errorf("bounded: %v", report.Coverage.Bounded)
 			}
 		})
+	}
+}
+
+// Near the card's limit PyTorch takes a plan with a smaller workspace: benchmark mode, deterministic mode and fp32 without tensor cores included.
+func TestConvolutionsNearTheLimit(t *testing.T) {
+	profile, err := gpu.Load("h100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	narrow := fmt.Sprintf("GRESIZE_VGPU_CAPACITY_BYTES=%d", profile.Context.Bytes+56*mib)
+	cases := []string{"conv_benchmark", "conv_deterministic", "conv_no_tf32"}
+	wide, _ := operators(t, "2.6.0", "h100", nil, cases...)
+	near, _ := operators(t, "2.6.0", "h100", []string{narrow}, cases...)
+	for _, c := range cases {
+		if near[c] <= 0 || near[c] >= wide[c] {
+			t.Errorf("%s: %d bytes near the limit, %d with room", c, near[c], wide[c])
+		}
+	}
+	// Benchmark mode tries every plan, so it needs room for the largest of them; a deterministic plan is one of the same.
+	if wide["conv_benchmark"] < wide["conv_deterministic"] {
+		t.Errorf("benchmark %d, deterministic %d", wide["conv_benchmark"], wide["conv_deterministic"])
 	}
 }

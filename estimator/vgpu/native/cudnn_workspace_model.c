@@ -22,13 +22,15 @@
 
 /* A convolution with so few input channels is the first of a network; cuDNN has kernels of its own for it. */
 #define FEW_CHANNELS 4
-/* Sums per image are taken while all images together have at most this many pixels, and while they fit this. */
-#define PER_IMAGE_MAX_PIXELS 4096
-#define PER_IMAGE_MAX_BYTES ((int64_t)1 << 30)
+/* Compute capability 8.9. */
+#define ADA_MINOR 9
+/* Sums per image are taken while they fit this; up to the second figure the upper end of the interval holds them. */
+#define PER_IMAGE_MAX_BYTES ((int64_t)512 << 20)
+#define PER_IMAGE_HIGH_BYTES ((int64_t)1 << 30)
 /* Larger images than this take the Winograd transform for the filter gradient even where there are tensor cores. */
 #define WINOGRAD_MIN_PIXELS (64 * 64)
 /* The largest such workspace that a measured run speaks for. */
-#define WINOGRAD_MAX_BYTES ((int64_t)3 << 30)
+#define WINOGRAD_MAX_BYTES ((int64_t)4 << 30)
 /* In the tensor-core kernel for depthwise convolutions a channel is widened to a group of eight. */
 #define DEPTHWISE_WIDENING 8
 /* Up to this image size newer releases copy even for 1x1 convolutions. */
@@ -206,7 +208,7 @@ static int64_t winograd(const struct view *v)
 }
 
 /* cuDNN 8.9 to 9.7, fp32 with TF32, on cards with narrow tensor cores. */
-static int64_t older_release(const struct view *v)
+static int64_t older_release(const struct gv_cudnn_device *device, const struct view *v)
 {
     const struct gv_conv *c = v->conv;
 
@@ -216,9 +218,8 @@ static int64_t older_release(const struct view *v)
         return 0;
     if (is_pointwise(v)) {
         int64_t sums = per_image_sums(v);
-        return v->pixels > 1 && times(c->x.dim[0], v->pixels) <= PER_IMAGE_MAX_PIXELS && sums <= PER_IMAGE_MAX_BYTES
-                   ? sums
-                   : 0;
+        /* Ada's runs show none of it. */
+        return device->cc_minor < ADA_MINOR && v->pixels > 1 && sums <= PER_IMAGE_MAX_BYTES ? sums : 0;
     }
     return winograd_fits(v) && v->pixels >= WINOGRAD_MIN_PIXELS && winograd(v) <= WINOGRAD_MAX_BYTES ? winograd(v) : 0;
 }
@@ -271,7 +272,7 @@ int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *c
     int64_t first;
 
     if (tensor_cores) {
-        first = older && !v.half && narrow_tensor_cores(device) ? older_release(&v) : newer_release(device, &v);
+        first = older && !v.half && narrow_tensor_cores(device) ? older_release(device, &v) : newer_release(device, &v);
         add_plan(plans, &count, max, first, GV_NOTE_TENSOR_CORE);
     }
     if (winograd_fits(&v) && winograd(&v) <= WINOGRAD_MAX_BYTES)
@@ -283,7 +284,7 @@ int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *c
 
     first = plans[0].workspace_bytes;
     *high_bytes = first + copies(&v);
-    if (is_pointwise(&v) && conv->op == GV_CONV_WGRAD && per_image_sums(&v) <= PER_IMAGE_MAX_BYTES)
+    if (is_pointwise(&v) && conv->op == GV_CONV_WGRAD && per_image_sums(&v) <= PER_IMAGE_HIGH_BYTES)
         *high_bytes = larger(*high_bytes, per_image_sums(&v));
     if (conv->x.dtype != GV_DTYPE_FLOAT && !v.half)
         for (int i = 0; i < count; i++)
