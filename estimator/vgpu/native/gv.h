@@ -45,7 +45,8 @@ struct gv_profile {
 	uint64_t total_bytes;
 	uint64_t context_bytes;
 	int attribute[GV_MAX_ATTRIBUTE];
-	int devices;
+	int devices;          /* those that CUDA_VISIBLE_DEVICES leaves */
+	int physical_devices; /* all: NVML and nvidia-smi count these */
 };
 
 /* Device attributes that the stubs use themselves, by their public numbers. */
@@ -69,6 +70,11 @@ GV_EXPORT int gv_device(void);
 GV_EXPORT void gv_set_device(int device);
 GV_EXPORT int gv_blocks_per_multiprocessor(int threads, size_t shared_bytes);
 GV_EXPORT void gv_device_uuid(int device, unsigned char uuid[16]);
+GV_EXPORT int gv_physical(int device);   /* the card behind a device of CUDA */
+GV_EXPORT int gv_visible(int physical);  /* the device of CUDA that a card is; -1 when it is hidden */
+enum { GV_UUID_TEXT = 64 };
+GV_EXPORT void gv_uuid(int physical, unsigned char uuid[16]);
+GV_EXPORT void gv_uuid_text(int physical, char out[GV_UUID_TEXT]);
 
 /* ---- memory (memory.c) */
 

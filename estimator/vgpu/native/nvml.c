@@ -26,18 +26,24 @@ static int device_of(const void *handle)
 	return (int)(uintptr_t)handle - 1;
 }
 
-static void uuid_text(int device, char out[64])
+static int bus_number(int card)
 {
-	unsigned char u[16];
+	return gv_profile()->attribute[GV_ATTR_PCI_BUS] + card;
+}
 
-	gv_device_uuid(device, u);
-	snprintf(out, 64, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+/* memory_of is that of a card, whatever of it this process sees as a device of CUDA. */
+static void memory_of(const void *handle, uint64_t *available, uint64_t *total)
+{
+	int device = gv_visible(device_of(handle));
+
+	*available = *total = gv_profile()->total_bytes;
+	if (device >= 0)
+		gv_memory_info(device, available, total);
 }
 
 static void bus_text(int device, char out[32])
 {
-	snprintf(out, 32, "00000000:%02X:00.0", (unsigned)gv_attribute(GV_ATTR_PCI_BUS, device));
+	snprintf(out, 32, "00000000:%02X:00.0", (unsigned)bus_number(device));
 }
 
 GV_EXPORT int nvmlInit(void) { return NVML_OK; }
@@ -76,7 +82,7 @@ GV_EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
 
 GV_EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
 {
-	*count = (unsigned)gv_profile()->devices;
+	*count = (unsigned)gv_profile()->physical_devices;
 	return NVML_OK;
 }
 
@@ -87,7 +93,7 @@ GV_EXPORT int nvmlDeviceGetCount(unsigned *count)
 
 GV_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
 {
-	if (index >= (unsigned)gv_profile()->devices)
+	if (index >= (unsigned)gv_profile()->physical_devices)
 		return NVML_INVALID_ARGUMENT;
 	*handle = handle_of((int)index);
 	return NVML_OK;
@@ -102,8 +108,8 @@ GV_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle)
 {
 	char text[64];
 
-	for (int d = 0; d < gv_profile()->devices; d++) {
-		uuid_text(d, text);
+	for (int d = 0; d < gv_profile()->physical_devices; d++) {
+		gv_uuid_text(d, text);
 		if (!strcmp(text, uuid)) {
 			*handle = handle_of(d);
 			return NVML_OK;
@@ -118,7 +124,7 @@ GV_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **handle)
 	const char *colon = strchr(bus, ':');
 	char text[32];
 
-	for (int d = 0; colon && d < gv_profile()->devices; d++) {
+	for (int d = 0; colon && d < gv_profile()->physical_devices; d++) {
 		bus_text(d, text);
 		if (!strncasecmp(strchr(text, ':'), colon, 6)) {
 			*handle = handle_of(d);
@@ -154,7 +160,7 @@ GV_EXPORT int nvmlDeviceGetUUID(void *handle, char *out, unsigned bytes)
 {
 	char text[64];
 
-	uuid_text(device_of(handle), text);
+	gv_uuid_text(device_of(handle), text);
 	return text_answer(out, bytes, text);
 }
 
@@ -167,7 +173,7 @@ struct pci_info {
 GV_EXPORT int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *out)
 {
 	memset(out, 0, sizeof *out);
-	out->bus = (unsigned)gv_attribute(GV_ATTR_PCI_BUS, device_of(handle));
+	out->bus = (unsigned)bus_number(device_of(handle));
 	bus_text(device_of(handle), out->bus_id);
 	snprintf(out->bus_id_short, sizeof out->bus_id_short, "0000:%02X:00.0", out->bus & 0xff);
 	return NVML_OK;
@@ -178,14 +184,14 @@ struct memory_info_v2 { unsigned version; uint64_t total, reserved, available, u
 
 GV_EXPORT int nvmlDeviceGetMemoryInfo(void *handle, struct memory_info *out)
 {
-	gv_memory_info(device_of(handle), &out->available, &out->total);
+	memory_of(handle, &out->available, &out->total);
 	out->used = out->total - out->available;
 	return NVML_OK;
 }
 
 GV_EXPORT int nvmlDeviceGetMemoryInfo_v2(void *handle, struct memory_info_v2 *out)
 {
-	gv_memory_info(device_of(handle), &out->available, &out->total);
+	memory_of(handle, &out->available, &out->total);
 	out->reserved = 0;
 	out->used = out->total - out->available;
 	return NVML_OK;
@@ -240,7 +246,7 @@ GV_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *co
 		*count = 1;
 		return NVML_INSUFFICIENT_SIZE;
 	}
-	gv_memory_info(device_of(handle), &available, &total);
+	memory_of(handle, &available, &total);
 	out[0] = (struct process){(unsigned)getpid(), total - available, ~0u, ~0u};
 	*count = 1;
 	return NVML_OK;

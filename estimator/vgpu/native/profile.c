@@ -149,26 +149,51 @@ static void read_file(const char *path)
 	fclose(f);
 }
 
+static int physical_of[GV_MAX_DEVICES]; /* by the number that CUDA gives a device */
+
+/* entry_device is the device that an entry of CUDA_VISIBLE_DEVICES names; -1: none. A UUID may be cut short, as in the driver. */
+static int entry_device(const char *entry, int count, int next)
+{
+	int64_t index;
+
+	if (gv_parse(entry, &index))
+		return index >= 0 && index < count ? (int)index : -1;
+	if (!strncmp(entry, "MIG-", 4)) /* a slice is a device of its own here */
+		return next < count ? next : -1;
+	if (strncmp(entry, "GPU-", 4) || entry[4] == '\0')
+		return -1;
+	for (int d = 0; d < count; d++) {
+		char text[GV_UUID_TEXT];
+		gv_uuid_text(d, text);
+		if (!strncmp(text, entry, strlen(entry)))
+			return d;
+	}
+	return -1;
+}
+
 /*
  * visible is how many of count devices CUDA_VISIBLE_DEVICES leaves: as in the driver, the list ends at the first entry
- * that names none.
+ * that names none. Without the variable all are visible, in their order.
  */
 static int visible(int count)
 {
 	const char *list = getenv("CUDA_VISIBLE_DEVICES");
 	int n = 0;
 
+	for (int d = 0; d < count; d++)
+		physical_of[d] = d;
 	if (!list)
 		return count;
 	while (*list && n < count) {
 		char entry[GV_MAX_NAME] = "";
 		size_t length = strcspn(list, ",");
-		int64_t index;
+		int device;
 		if (length < sizeof entry)
 			memcpy(entry, list, length);
-		if (strncmp(entry, "GPU-", 4) && strncmp(entry, "MIG-", 4) && !(gv_parse(entry, &index) && index >= 0 && index < count))
+		device = entry_device(entry, count, n);
+		if (device < 0)
 			break;
-		n++;
+		physical_of[n++] = device;
 		list += length + (list[length] == ',');
 	}
 	return n;
@@ -186,7 +211,8 @@ static void load(void)
 		profile.total_bytes = (uint64_t)capacity;
 	if (profile.context_bytes > profile.total_bytes)
 		profile.context_bytes = profile.total_bytes;
-	profile.devices = visible(count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count);
+	profile.physical_devices = count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count;
+	profile.devices = visible(profile.physical_devices);
 	profile.attribute[GV_ATTR_CC_MAJOR] = profile.cc_major;
 	profile.attribute[GV_ATTR_CC_MINOR] = profile.cc_minor;
 }
@@ -207,7 +233,7 @@ int gv_attribute(int attribute, int device)
 	if (attribute <= 0 || attribute >= GV_MAX_ATTRIBUTE)
 		return 0;
 	if (attribute == GV_ATTR_PCI_BUS) /* each device has a bus of its own */
-		return gv_profile()->attribute[attribute] + device;
+		return gv_profile()->attribute[attribute] + gv_physical(device);
 	return gv_profile()->attribute[attribute];
 }
 
@@ -221,10 +247,38 @@ void gv_set_device(int device)
 	current_device = device;
 }
 
-void gv_device_uuid(int device, unsigned char uuid[16])
+int gv_physical(int device)
+{
+	return gv_valid_device(device) ? physical_of[device] : device;
+}
+
+int gv_visible(int physical)
+{
+	for (int d = 0; d < gv_profile()->devices; d++) {
+		if (physical_of[d] == physical)
+			return d;
+	}
+	return -1;
+}
+
+void gv_uuid(int physical, unsigned char uuid[16])
 {
 	memset(uuid, 0x11, 16);
-	uuid[15] = (unsigned char)(0x11 + device);
+	uuid[15] = (unsigned char)(0x11 + physical);
+}
+
+void gv_uuid_text(int physical, char out[GV_UUID_TEXT])
+{
+	unsigned char u[16];
+
+	gv_uuid(physical, u);
+	snprintf(out, GV_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
+void gv_device_uuid(int device, unsigned char uuid[16])
+{
+	gv_uuid(gv_physical(device), uuid);
 }
 
 /* How many blocks fit on a multiprocessor when registers do not limit it. */
