@@ -41,7 +41,8 @@ def counted(owner, name, read):
 
     def call(*args, **kwargs):
         # Optimizers of the CPU and of the card read other things, and what a call calls is not the program's.
-        if beside[0] or inside or any(part in sys._getframe(1).f_code.co_filename for part in OTHERS):
+        caller = sys._getframe(1).f_code.co_filename
+        if beside[0] or inside or OTHERS[0] in caller or OTHERS[1] in caller:
             return original(*args, **kwargs)
         key = (owner.__name__, name, counts[owner.__name__, name])
         counts[owner.__name__, name] += 1
