@@ -13,8 +13,9 @@ import (
 const (
 	// namedSymbols bounds the list of unanswered symbols that become reasons of their own.
 	namedSymbols = 16
-	// convAllowancePercent is the least by which the interval is widened where the workspaces of convolutions are modelled: twice
-	// the mean error of the model on the published CNN runs, docs/accuracy/cudnn.md. The model's own upper ends come on top of that.
+	// convAllowancePercent is the least by which the interval is widened where the workspaces of convolutions are modelled: the mean
+	// error of the model on published CNN runs that it was not fitted to, docs/accuracy/cudnn.md. The model's own upper ends come on top
+	// of that; together they cover every published row.
 	convAllowancePercent = 4
 	// graphAllowancePercent does so where cuDNN ran a graph that is no convolution, such as attention.
 	graphAllowancePercent = 5
