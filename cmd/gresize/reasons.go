@@ -31,6 +31,7 @@ var reasonWords = map[string]reasonWord{
 	"environment_replaced": {text: "the command took gresize's variables out of the environment of a program", ours: true},
 	"python_layer_missing": {text: "the Python layer could not be put into a program, so its steps were not counted", ours: true},
 	"workspace_bounded":    {text: "sizes of library workspaces are a model and not the library's own answer"},
+	"kernels_chosen":       {text: "kernels were chosen by times that only a real GPU would measure"},
 	"no_sandbox":           {text: "there is no sandbox on this machine; --no-sandbox runs the command as it is", ours: true},
 	"out_of_memory":        {text: "the card was full"},
 	"near_capacity":        {text: "the card was full once and PyTorch gave back what it had cached: it may run, slowly"},

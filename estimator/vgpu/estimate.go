@@ -36,6 +36,7 @@ func (r *rankReport) allowance() int64 {
 			bytes += b.LargestBytes
 		}
 	}
+	bytes += r.Coverage.Tuning.WorkspaceBytes
 	return min(bytes, maxMemoryBytes) + r.PeakReservedBytes/100*percent
 }
 
@@ -148,6 +149,9 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.High, "workspace_bounded", strings.Join(kinds, ", "))
 	}
 	a.judgeValues(r)
+	if t := r.Coverage.Tuning; t.Lists > 0 {
+		a.lower(estimator.High, "kernels_chosen", fmt.Sprintf("%d times a kernel was chosen among several, %d in all, by times that a real GPU would measure", t.Lists, t.Candidates))
+	}
 	if r.Coverage.LargerLoaderUnread {
 		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}

@@ -38,6 +38,8 @@ type Coverage struct {
 	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.
 	IdleOptimizer  bool `json:"idle_optimizer,omitempty"`
 	MemoryFraction bool `json:"memory_fraction,omitempty"`
+	// Tuning is what was chosen by times that nothing measured.
+	Tuning Tuning `json:"tuning,omitzero"`
 }
 
 // rankReport is what one process left about one card: the report of a rank in the bundle.
@@ -98,6 +100,7 @@ func newRankReports(p *process) []rankReport {
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.Coverage.Values = py.Values
 		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction
+		base.Coverage.Tuning = py.Tuning
 		base.GlobalRank, base.Node = py.Rank, py.Node
 		if py.WorldSize != nil {
 			base.WorldSize = *py.WorldSize
@@ -183,8 +186,8 @@ func parseRank(data []byte) (rankReport, error) {
 	if len(r.Libraries) > maxDevicesInOne || len(r.Coverage.Unanswered) > maxUnanswered || len(r.Coverage.Bounded) > maxDevicesInOne {
 		return r, fmt.Errorf("libraries, unanswered or bounded: too many entries")
 	}
-	sizes := []int64{r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
-	counts := []int64{r.Segments, r.Retries, r.OOMs, r.Refused, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
+	sizes := []int64{r.Coverage.Tuning.WorkspaceBytes, r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
+	counts := []int64{r.Coverage.Tuning.Lists, r.Coverage.Tuning.Candidates, r.Coverage.Tuning.Dropped, r.Segments, r.Retries, r.OOMs, r.Refused, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
 	if err := errors.Join(r.Coverage.Values.check(), r.Other.check()); err != nil {
 		return r, err
 	}

@@ -93,6 +93,17 @@ type PythonDevice struct {
 	OOMs               int64 `json:"ooms"`
 }
 
+// Tuning is what the process chose by time, where no kernel takes any.
+type Tuning struct {
+	// Lists counts the products, convolutions and attentions for which a kernel was chosen; Candidates and Dropped their kernels, and
+	// those of them that were not tried.
+	Lists      int64 `json:"lists"`
+	Candidates int64 `json:"candidates"`
+	Dropped    int64 `json:"dropped"`
+	// WorkspaceBytes is the largest workspace of a kernel that was not tried.
+	WorkspaceBytes int64 `json:"workspace_bytes"`
+}
+
 // Exception is the unhandled exception that ended a process.
 type Exception struct {
 	Type        string `json:"type"`
@@ -137,6 +148,7 @@ type Python struct {
 	LargerLoaderUnread bool    `json:"larger_loader_unread"`
 	IdleOptimizer      bool    `json:"idle_optimizer"`
 	MemoryFraction     bool    `json:"memory_fraction"`
+	Tuning             Tuning  `json:"tuning"`
 	HostPeakBytes      int64   `json:"host_peak_bytes"`
 	BeganUnix          float64 `json:"began_unix"`
 	WallSeconds        float64 `json:"wall_seconds"`
@@ -398,7 +410,8 @@ func ParsePython(data []byte) (*Python, error) {
 	if p.Exception != nil {
 		p.Exception.Type, p.Exception.Text = clip(p.Exception.Type), clip(p.Exception.Text)
 	}
-	return &p, checkNumbers(counts, append(sizes, p.HostPeakBytes))
+	counts = append(counts, p.Tuning.Lists, p.Tuning.Candidates, p.Tuning.Dropped)
+	return &p, checkNumbers(counts, append(sizes, p.Tuning.WorkspaceBytes, p.HostPeakBytes))
 }
 
 func clip(s string) string { return trace.Clip([]byte(s), maxTextBytes) }

@@ -2,8 +2,6 @@
 #include "gv.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
 int cuCtxGetCurrent(void **context); /* cuda.c */
 
@@ -116,10 +114,7 @@ GV_EXPORT int cuEventDestroy_v2(struct event *event)
 
 GV_EXPORT int cuEventRecord(struct event *event, void *stream)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	event->milliseconds = (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+	event->milliseconds = gv_device_milliseconds();
 	return GV_OK;
 }
 
@@ -140,10 +135,9 @@ GV_EXPORT int cuEventSynchronize(const struct event *event)
 
 GV_EXPORT int cuEventElapsedTime(float *milliseconds, const struct event *from, const struct event *to)
 {
-	const float shortest = 1e-3f; /* programs divide by it */
 	float between = (float)(to->milliseconds - from->milliseconds);
 
-	*milliseconds = between > shortest ? between : shortest;
+	*milliseconds = between > GV_SHORTEST_MILLISECONDS ? between : GV_SHORTEST_MILLISECONDS;
 	return GV_OK;
 }
 

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { BUILT_IN_STREAMS = 3 }; /* the handles 0, 1 and 2: default, legacy, per thread */
 
@@ -30,14 +29,6 @@ static uint64_t last_stream = 100, last_capture;
 static struct stream *stream_of(void *handle)
 {
 	return (uintptr_t)handle < BUILT_IN_STREAMS ? &built_in[(uintptr_t)handle] : handle;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
 bool rt_capturing(void *stream)
@@ -141,7 +132,7 @@ GV_EXPORT int cudaEventDestroy(void *event)
 
 GV_EXPORT int cudaEventRecordWithFlags(struct event *event, void *stream, unsigned flags)
 {
-	event->milliseconds = now();
+	event->milliseconds = gv_device_milliseconds();
 	event->capture = stream_of(stream)->capture;
 	event->graph = stream_of(stream)->graph;
 	return GV_OK;
@@ -154,11 +145,9 @@ GV_EXPORT int cudaEventRecord(struct event *event, void *stream)
 
 GV_EXPORT int cudaEventElapsedTime(float *milliseconds, const struct event *from, const struct event *to)
 {
-	const float shortest = 1e-3f; /* programs divide by it */
-
 	*milliseconds = (float)(to->milliseconds - from->milliseconds);
-	if (*milliseconds < shortest)
-		*milliseconds = shortest;
+	if (*milliseconds < GV_SHORTEST_MILLISECONDS)
+		*milliseconds = GV_SHORTEST_MILLISECONDS;
 	return GV_OK;
 }
 

@@ -218,6 +218,7 @@ def write(watch, reason, exception=None, initializing=False):
             "loaders_unread": unread,
             "larger_loader_unread": larger,
             "epochs_cut_short": watch.phases.turned,
+            "tuning": watch.tuning.counts(),
             "idle_optimizer": watch.idle_optimizer(),
             "memory_fraction": _memory_fraction(watch),
             "host_peak_bytes": _host_peak_bytes(),

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, ledger, phases, policy, ranks, releases, report, shadow_calls, values
+from . import after_import, ledger, phases, policy, ranks, releases, report, shadow_calls, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -44,6 +44,7 @@ class Watch:
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
         self.done = False
+        self.tuning = tuning
         self.loaders = values.Loaders()
         self.decisions = values.Decisions
         self.calls = shadow_calls.Calls(torch)
@@ -319,6 +320,7 @@ def start(torch):
     _quietly(_hook_compile, watch, torch)
     _quietly(watch.loaders.hook)
     _quietly(watch.phases.hook, torch)
+    _quietly(tuning.watch_imports)
     if watch.ledger is not None:
         _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))
         _quietly(watch.ledger.hook_modules)
