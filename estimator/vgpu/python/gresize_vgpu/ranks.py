@@ -285,12 +285,11 @@ def hook_distributed(torch, watch):
 
 
 def _replace(module, name, new):
-    """Put a function in the place of another, under its name in the package too."""
-    package = sys.modules["torch.distributed"]
+    """Put a function in the place of another, and under its name in every module of the package that took it over at its import."""
     original = getattr(module, name)
-    setattr(module, name, new)
-    if getattr(package, name, None) is original:
-        setattr(package, name, new)
+    for place, other in list(sys.modules.items()):
+        if place.startswith("torch.distributed") and getattr(other, "__dict__", {}).get(name) is original:
+            setattr(other, name, new)
 
 
 def _hook_init(torch, module, watch):
@@ -361,7 +360,8 @@ def _hook_groups(module):
     def barrier(*args, **named):
         return None if World.some else original_barrier(*args, **named)
 
-    module._new_process_group_helper, module._store_based_barrier = helper, barrier
+    _replace(module, "_new_process_group_helper", helper)
+    _replace(module, "_store_based_barrier", barrier)
     if gloo is not None:
         _replace(module, "ProcessGroupGloo", _local_gloo(gloo))
 
