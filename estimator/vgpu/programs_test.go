@@ -14,6 +14,7 @@ func TestHabitsOfPrograms(t *testing.T) {
 		devices int
 	}{
 		{name: "second_device", devices: 2},
+		{name: "batch_sampler", devices: 1},
 	} {
 		for _, release := range []string{"2.6.0", "2.11.0"} {
 			t.Run(c.name+"-"+release, func(t *testing.T) {
@@ -21,6 +22,9 @@ func TestHabitsOfPrograms(t *testing.T) {
 				o := runPython(t, release, c.devices, []string{"testdata/programs.py", c.name})
 				if o.failed || !o.reports.Stopped || len(o.reports.UnansweredSymbols) != 0 {
 					t.Fatalf("failed %v, stopped %v, unanswered %v\n%s", o.failed, o.reports.Stopped, o.reports.UnansweredSymbols, o.output)
+				}
+				if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.High {
+					t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
 				}
 			})
 		}

@@ -72,4 +72,17 @@ def full_after_an_epoch():
     _epochs(fill)
 
 
+def batch_sampler():
+    """A loader that takes batches of 32 from a sampler, and one of single samples that waits for its turn."""
+    model = nn.Linear(256, 256).to("cuda")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    data = torch.utils.data.TensorDataset(torch.randn(512, 256))
+    sampler = torch.utils.data.BatchSampler(torch.utils.data.SequentialSampler(data), 32, drop_last=True)
+    validation = torch.utils.data.DataLoader(data, 1)
+    for (x,) in torch.utils.data.DataLoader(data, batch_sampler=sampler):
+        model(x.to("cuda")).sum().backward()
+        optimizer.step()
+    list(validation)
+
+
 globals()[sys.argv[1]]()

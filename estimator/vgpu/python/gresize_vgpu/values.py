@@ -170,6 +170,7 @@ class Loaders:
     def __init__(self):
         self.made = weakref.WeakSet()
         self.read = weakref.WeakSet()
+        self.largest_read = 0  # of a loader that may be gone: a loop over a temporary one keeps its iterator only
 
     def hook(self):
         module = sys.modules.get("torch.utils.data.dataloader")
@@ -187,6 +188,7 @@ class Loaders:
         @functools.wraps(original_iter)
         def iterate(self):
             loaders.read.add(self)
+            loaders.largest_read = max(loaders.largest_read, _batch_size(self))
             return original_iter(self)
 
         loader.__init__, loader.__iter__ = init, iterate
@@ -194,5 +196,10 @@ class Loaders:
     def unread(self):
         """How many were never read, and whether one of those has a larger batch than all that were."""
         waiting = [loader for loader in list(self.made) if loader not in self.read]
-        largest = max([getattr(loader, "batch_size", None) or 0 for loader in list(self.read)] + [0])
-        return len(waiting), any((getattr(loader, "batch_size", None) or 0) > largest for loader in waiting)
+        return len(waiting), any(_batch_size(loader) > self.largest_read for loader in waiting)
+
+
+def _batch_size(loader):
+    """A loader that was given a batch sampler has no size of its own."""
+    size = getattr(loader, "batch_size", None) or getattr(getattr(loader, "batch_sampler", None), "batch_size", None)
+    return size if isinstance(size, int) else 0
