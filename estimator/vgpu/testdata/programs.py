@@ -85,4 +85,19 @@ def batch_sampler():
     list(validation)
 
 
+@torch.jit.script
+def scripted_loss(x: torch.Tensor):
+    bad = torch.isnan(x).any() or torch.isinf(x).any()
+    return torch.where(x > 0, x, torch.zeros_like(x)).sum(), bad, torch.nonzero(x), torch.argmax(x, dim=0), torch.max(x), torch.all(x > 0)
+
+
+def script():
+    """Functions that TorchScript compiles use PyTorch's by name."""
+    model = nn.Linear(256, 256).to("cuda")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(8):
+        scripted_loss(model(torch.randn(32, 256).to("cuda")))[0].backward()
+        optimizer.step()
+
+
 globals()[sys.argv[1]]()

@@ -70,8 +70,21 @@ class Calls:
         original = getattr(owner, name, None)
         if not callable(original) and not hasattr(original, "__get__"):  # torch.float is no function
             return
-        setattr(owner, name, make(original))
+        follower = make(original)
+        self._tell_script_compiler(original, follower)
+        setattr(owner, name, follower)
         self.replaced.append((owner, name, original))
+
+    @staticmethod
+    def _tell_script_compiler(original, follower):
+        """TorchScript knows PyTorch's functions by their identity; of any other it wants to read the source."""
+        builtins = sys.modules.get("torch.jit._builtins")
+        try:
+            operator = builtins._find_builtin(original)
+            if operator is not None:
+                builtins._register_builtin(follower, operator)
+        except Exception:  # a release that keeps this elsewhere
+            report.complain()
 
     def both(self, name, make):
         for owner in (self.torch, self.torch.Tensor):
