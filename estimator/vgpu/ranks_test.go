@@ -28,7 +28,7 @@ func TestTwoRanks(t *testing.T) {
 			apart int64
 		}{
 			// DDP holds the gradients a second time, in its buckets, and a third time while it makes new buckets after the first step, for as
-			// long as the thread that watches NCCL has not seen the first ones done: that is a race on a real GPU, too.
+			// long as the thread that watches NCCL has not seen the first ones done (a likely cause, not traced).
 			{"ddp", 5 * 4 * rankModel, 2*4*rankModel + 2*32*mib + 16*mib, 4*rankModel + mib},
 			// A shard of everything, and the whole parameters and gradients of the layer that is at work and the next.
 			{"fsdp2", 5 * 4 * rankModel / 2, 12*4*rankModel/ranksLayers + 2*32*mib + 16*mib, mib},
