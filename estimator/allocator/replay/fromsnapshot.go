@@ -23,9 +23,32 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 			total = min(s.Origin.TotalBytes, Unlimited)
 		}
 	}
-	if version == (allocator.Version{}) {
-		version = allocator.Newest
+	if version != (allocator.Version{}) {
+		return fromSnapshot(s, device, version, total, name)
 	}
+	// The snapshot does not say which release wrote it: of those that order free blocks differently, the one that agrees with the record.
+	p, err := fromSnapshot(s, device, allocator.Newest, total, name)
+	if err != nil {
+		return nil, err
+	}
+	newest, err := p.Check()
+	if err != nil || newest.Differences == 0 {
+		return p, err
+	}
+	older, err := fromSnapshot(s, device, lastLowestFirst, total, name)
+	if err != nil {
+		return p, nil
+	}
+	if res, err := older.Check(); err != nil || res.Differences >= newest.Differences {
+		return p, nil
+	}
+	return older, nil
+}
+
+// lastLowestFirst is the last release that takes the lowest of several free blocks of one size, and not the oldest.
+var lastLowestFirst = allocator.Version{Major: 2, Minor: 12}
+
+func fromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, total uint64, name string) (*Program, error) {
 	p := &Program{Name: name, Version: version, fed: true, pendingUntil: map[uint64]int{}, Answers: []Answer{}}
 	var trace []snapshot.Entry
 	if device < len(s.Traces) {

@@ -214,7 +214,7 @@ def write(watch, reason, exception=None, initializing=False):
             "devices": devices,
             "values_read_back": values_read_back(watch.decisions.watched_reads),
             "decisions": watch.decisions.count,
-            "values": watch.calls.shadow.report(),
+            "values": watch.calls.shadow.report() if watch.calls else {},
             "loaders_unread": unread,
             "larger_loader_unread": larger,
             "epochs_cut_short": watch.phases.turned,

@@ -47,7 +47,7 @@ class Watch:
         self.tuning = tuning
         self.loaders = values.Loaders()
         self.decisions = values.Decisions
-        self.calls = shadow_calls.Calls(torch)
+        self.calls = shadow_calls.Calls(torch) if torch.version.cuda else None
         self.saves = values.Saves()
         self.phases = phases.Phases()
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
