@@ -165,7 +165,7 @@ func (s *fakeSite) lines() []decisionlog.Line {
 	log, err := decisionlog.OpenReadOnly(context.Background(), s.LogPath())
 	must(s.t, err)
 	defer log.Close()
-	lines, err := log.List(context.Background(), 100, nil)
+	lines, err := log.List(context.Background(), 100, decisionlog.Filter{})
 	must(s.t, err)
 	return lines
 }

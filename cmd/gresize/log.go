@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os/user"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -58,59 +57,62 @@ func (p *logPath) open(cmd *cobra.Command) (*decisionlog.Log, error) {
 
 func newLogCommand() *cobra.Command {
 	var path logPath
-	var asJSON bool
+	var filter jobFilter
+	var asJSON, asCSV bool
 	var limit int
-	var owner string
+	var before int64
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "List what was decided about jobs",
 		Long: `List the jobs that gresized has heard of, the newest first: what was asked for,
-what was found out, and what was done. "gresize show JOBID" tells one job's story.`,
+what was found out, and what was done. "gresize show JOBID" tells one job's story,
+"gresize report" sums up, and "gresize export" writes all of it.
+
+For the next page give --before the "id" of the last job (--json, --csv).`,
+		Example: `  gresize log --user alice --since 7d --verdict rewrite
+  gresize log --partition gpu --since 2026-11-01 --until 2026-12-01 --csv`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || limit > maxLogLines {
 				return usageError(fmt.Errorf("--limit: %d is not between 1 and %d", limit, maxLogLines))
 			}
-			uid, err := userID(owner)
+			if err := oneFormat(asJSON, asCSV); err != nil {
+				return err
+			}
+			chosen, err := filter.read(cmd, time.Now())
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			log, err := path.open(cmd)
 			if err != nil {
 				return err
 			}
 			defer log.Close()
-			lines, err := log.List(cmd.Context(), limit, uid)
+			if cmd.Flags().Changed("before") {
+				if chosen.Before, err = log.PlaceOf(cmd.Context(), before); err != nil {
+					return fmt.Errorf("--before: %w", err)
+				}
+			}
+			lines, err := log.List(cmd.Context(), limit, chosen)
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			switch {
+			case asJSON:
 				return writeLogJSON(cmd.OutOrStdout(), lines)
+			case asCSV:
+				return writeLogCSV(cmd.OutOrStdout(), lines)
 			}
-			return writeLogTable(cmd.OutOrStdout(), lines)
+			return writeLogTable(cmd.OutOrStdout(), lines, chosen == decisionlog.Filter{})
 		},
 	}
 	path.addFlags(cmd)
+	filter.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print CSV, for a spreadsheet")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "list at most `N` jobs")
-	cmd.Flags().StringVarP(&owner, "user", "u", "", "list only the jobs of `USER`, a name or a number")
+	cmd.Flags().Int64Var(&before, "before", 0, "list the jobs that come after the one with this `ID` in the log")
 	return cmd
-}
-
-func userID(owner string) (*uint32, error) {
-	if owner == "" {
-		return nil, nil
-	}
-	text := owner
-	if u, err := user.Lookup(owner); err == nil {
-		text = u.Uid
-	}
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("--user: there is no user %q", owner)
-	}
-	uid := uint32(n)
-	return &uid, nil
 }
 
 func writeLogJSON(w io.Writer, lines []decisionlog.Line) error {
@@ -125,13 +127,74 @@ func writeLogJSON(w io.Writer, lines []decisionlog.Line) error {
 	}{schemaLog, lines})
 }
 
-func writeLogTable(w io.Writer, lines []decisionlog.Line) error {
+// logColumns are the columns of the CSV form. They stay; more may be added at the end.
+var logColumns = []string{"id", "slurm_job_id", "submitted", "user", "uid", "job_name", "partition", "account", "qos", "mode", "state", "asked", "time_limit_minutes",
+	"verdict", "code", "now", "confidence", "need_gib", "margin_gib", "reason", "node_list"}
+
+func writeLogCSV(w io.Writer, lines []decisionlog.Line) error {
+	table := newCSV(w)
+	if err := table.row(logColumns...); err != nil {
+		return err
+	}
+	names := userNames{}
+	for _, l := range lines {
+		if err := table.row(csvLine(l, names)...); err != nil {
+			return err
+		}
+	}
+	return table.flush()
+}
+
+// userNames asks for each name once: it may come over the network.
+type userNames map[uint32]string
+
+func (n userNames) of(uid uint32) string {
+	name, known := n[uid]
+	if !known {
+		name = userName(uid)
+		n[uid] = name
+	}
+	return name
+}
+
+func csvLine(l decisionlog.Line, names userNames) []string {
+	j := l.Job
+	var verdict, code, now, need, margin, reason string
+	if d := l.Decision; d != nil {
+		verdict, code, reason = string(d.Verdict), d.Code, d.Reason
+		if d.Verdict == decisionlog.Rewrite {
+			now = d.Change.Result.String()
+		}
+		if d.NeedBytes > 0 {
+			need, margin = plainGiB(d.NeedBytes), plainGiB(d.MarginBytes)
+		}
+	}
+	return []string{strconv.FormatInt(j.ID, 10), emptyIfZero(int64(j.SlurmJobID)), j.SubmittedAt.UTC().Format(time.RFC3339), names.of(j.UID), strconv.FormatUint(uint64(j.UID), 10),
+		printable(j.Name, maxTextRunes), printable(j.Partition, maxTextRunes), printable(j.Account, maxTextRunes), printable(j.QOS, maxTextRunes), j.Mode, j.State, printable(j.Asked.String(), maxTextRunes),
+		emptyIfZero(j.TimeLimitMinutes), verdict, code, printable(now, maxTextRunes), l.Confidence, need, margin, printable(reason, maxTextRunes), printable(j.NodeList, maxTextRunes)}
+}
+
+func emptyIfZero(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func plainGiB(bytes int64) string { return strconv.FormatFloat(float64(bytes)/(1<<30), 'f', 3, 64) }
+
+func writeLogTable(w io.Writer, lines []decisionlog.Line, all bool) error {
 	if len(lines) == 0 {
-		_, err := fmt.Fprintln(w, "No jobs yet.")
+		text := "No job is like that."
+		if all {
+			text = "No jobs yet."
+		}
+		_, err := fmt.Fprintln(w, text)
 		return err
 	}
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "SUBMITTED\tJOB\tNAME\tASKED\tNEEDS\tCONFIDENCE\tVERDICT\tNOW\tSTATE\tWHY")
+	fmt.Fprintln(table, "SUBMITTED\tJOB\tUSER\tNAME\tASKED\tNEEDS\tCONFIDENCE\tVERDICT\tNOW\tSTATE\tWHY")
+	names := userNames{}
 	for _, l := range lines {
 		verdict, why, now, needs := "-", "-", "-", "-"
 		if d := l.Decision; d != nil {
@@ -147,7 +210,7 @@ func writeLogTable(w io.Writer, lines []decisionlog.Line) error {
 		if confidence == "" {
 			confidence = "-"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Job.SubmittedAt.Local().Format(time.DateTime), jobID(l.Job), printable(l.Job.Name, 20), short(l.Job.Asked),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Job.SubmittedAt.Local().Format(time.DateTime), jobID(l.Job), printable(names.of(l.Job.UID), 16), printable(l.Job.Name, 20), short(l.Job.Asked),
 			needs, confidence, verdict, now, strings.ReplaceAll(l.Job.State, "_", " "), why)
 	}
 	return table.Flush()

@@ -42,7 +42,14 @@ type Job struct {
 	HoldUntil time.Time `json:"hold_until,omitzero"`
 	UpdatedAt time.Time `json:"updated_at"`
 	NodeList  string    `json:"node_list,omitempty"`
+	// TimeLimitMinutes is the owner's --time; 0: not given or not known, NoTimeLimit: without one.
+	TimeLimitMinutes int64 `json:"time_limit_minutes,omitempty"`
+	// SlurmVersion is the controller's release at submission, e.g. 22.05.8; empty: not known.
+	SlurmVersion string `json:"slurm_version,omitempty"`
 }
+
+// NoTimeLimit is the TimeLimitMinutes of a job that may run for ever.
+const NoTimeLimit = -1
 
 // Event is one transition of a job.
 type Event struct {
@@ -116,9 +123,10 @@ func (l *Log) AddJob(ctx context.Context, j Job, first Event, d *Decision) (int6
 	var id int64
 	err = l.inTransaction(ctx, func(tx *sql.Tx) error {
 		done, err := tx.ExecContext(ctx, `INSERT INTO jobs (token, mode, state, finished, uid, gid, job_name, partition_name, account, qos, work_dir, asked, asked_text,
-			profile, fingerprint, script_sha256, submitted_at, begin_at, hold_until, updated_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`,
+			profile, fingerprint, script_sha256, submitted_at, begin_at, hold_until, updated_at,
+			time_limit_minutes, slurm_version) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?)`,
 			j.Token, j.Mode, first.State, j.Finished, j.UID, j.GID, text(j.Name), text(j.Partition), text(j.Account), text(j.QOS), text(j.WorkDir), string(asked), text(j.Asked.String()),
-			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At))
+			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion)
 		if err != nil {
 			return err
 		}

@@ -24,17 +24,8 @@ type Story struct {
 	Decisions []Decision           `json:"decisions"`
 }
 
-// Line is one line of the list of decisions.
-type Line struct {
-	Job        Job       `json:"job"`
-	Decision   *Decision `json:"decision,omitempty"`
-	Confidence string    `json:"confidence,omitempty"`
-	// ComfortableHighBytes is the upper end of the estimate; 0: none.
-	ComfortableHighBytes int64 `json:"comfortable_high_bytes,omitempty"`
-}
-
 const jobColumns = `j.id, j.token, j.mode, j.state, j.finished, coalesce(j.slurm_job_id, 0), j.uid, j.gid, j.job_name, j.partition_name, j.account, j.qos, j.work_dir, j.asked,
-	j.profile, j.fingerprint, j.script_sha256, j.submitted_at, j.begin_at, j.hold_until, j.updated_at, j.node_list`
+	j.profile, j.fingerprint, j.script_sha256, j.submitted_at, j.begin_at, j.hold_until, j.updated_at, j.node_list, coalesce(j.time_limit_minutes, 0), j.slurm_version`
 
 const decisionColumns = `d.at, d.verdict, d.code, d.reason, d.margin_bytes, d.need_bytes, d.target, d.change`
 
@@ -152,39 +143,12 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 	})
 }
 
-// List returns the latest jobs, newest first. Only jobs of uid are returned when it is not nil.
-func (l *Log) List(ctx context.Context, limit int, uid *uint32) ([]Line, error) {
-	rows, err := l.db.QueryContext(ctx, `SELECT `+jobColumns+`, `+decisionColumns+`, coalesce(e.confidence, ''), coalesce(e.comfortable_high_bytes, 0)
-		FROM jobs j LEFT JOIN decisions d ON d.id = (SELECT max(id) FROM decisions WHERE job = j.id) LEFT JOIN estimates e ON e.id = d.estimate
-		WHERE ?1 IS NULL OR j.uid = ?1 ORDER BY j.id DESC LIMIT ?2`, uid, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	var lines []Line
-	err = each(rows, func() error {
-		var line Line
-		var d decisionScan
-		job, err := scanJob(rows, append(d.fields(), &line.Confidence, &line.ComfortableHighBytes)...)
-		if err != nil {
-			return err
-		}
-		line.Job = job
-		line.Decision, err = d.decision()
-		lines = append(lines, line)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	return lines, nil
-}
-
 func scanJob(rows *sql.Rows, more ...any) (Job, error) {
 	var j Job
 	var asked string
 	var submitted, begin, hold, updated int64
 	err := rows.Scan(append([]any{&j.ID, &j.Token, &j.Mode, &j.State, &j.Finished, &j.SlurmJobID, &j.UID, &j.GID, &j.Name, &j.Partition, &j.Account, &j.QOS, &j.WorkDir, &asked,
-		&j.Profile, &j.Fingerprint, &j.ScriptSHA256, &submitted, &begin, &hold, &updated, &j.NodeList}, more...)...)
+		&j.Profile, &j.Fingerprint, &j.ScriptSHA256, &submitted, &begin, &hold, &updated, &j.NodeList, &j.TimeLimitMinutes, &j.SlurmVersion}, more...)...)
 	if err != nil {
 		return Job{}, err
 	}

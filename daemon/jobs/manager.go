@@ -267,6 +267,16 @@ func (m *Manager) describe(r *wire.Request, now time.Time) decisionlog.Job {
 	script := sha256.Sum256([]byte(r.Script))
 	j := decisionlog.Job{Token: newToken(), Mode: string(m.config.Mode), UID: r.UserID, GID: r.GroupID, Name: r.Name, Partition: r.Partition, Account: r.Account, QOS: r.QOS,
 		WorkDir: r.WorkDir, Asked: asked, Profile: m.config.ProfileOf(asked), Fingerprint: fingerprint(r), ScriptSHA256: hex.EncodeToString(script[:]), SubmittedAt: now}
+	if r.SlurmVersion != 0 {
+		j.SlurmVersion = request.VersionOfNumber(r.SlurmVersion).String()
+	}
+	switch limit := r.TimeLimit; {
+	case limit == nil:
+	case *limit == wire.InfiniteMinutes:
+		j.TimeLimitMinutes = decisionlog.NoTimeLimit
+	default:
+		j.TimeLimitMinutes = int64(*limit)
+	}
 	if begin := time.Unix(int64(min(r.BeginTime, 1<<40)), 0); begin.After(now) {
 		j.BeginAt = begin
 	}

@@ -448,3 +448,19 @@ func TestFingerprint(t *testing.T) {
 		}
 	}
 }
+
+// TestTimeLimitAndReleaseAreRecorded: the report counts hours by them.
+func TestTimeLimitAndReleaseAreRecorded(t *testing.T) {
+	m := New(Config{Mode: Shadow, ProfileOf: func(request.Request) string { return "" }})
+	minutes, forever := uint32(90), uint32(wire.InfiniteMinutes)
+	for _, c := range []struct {
+		limit *uint32
+		want  int64
+	}{{nil, 0}, {&minutes, 90}, {&forever, decisionlog.NoTimeLimit}} {
+		r := sample()
+		r.TimeLimit = c.limit
+		if j := m.describe(r, time.Now()); j.TimeLimitMinutes != c.want || j.SlurmVersion != "22.05.8" {
+			t.Errorf("%d minutes on %s, want %d", j.TimeLimitMinutes, j.SlurmVersion, c.want)
+		}
+	}
+}

@@ -205,6 +205,9 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
+	if got := VersionOfNumber(0x160508); got != (Version{22, 5, 8}) {
+		t.Errorf("0x160508 is %v", got)
+	}
 	if _, err := ParseVersion("no number"); err == nil {
 		t.Error("no error")
 	}

@@ -25,6 +25,11 @@ func ParseVersion(text string) (Version, error) {
 	return v, nil
 }
 
+// VersionOfNumber is the release behind SLURM_VERSION_NUMBER: 0x160508 is 22.05.8.
+func VersionOfNumber(n uint32) Version {
+	return Version{Major: int(n >> 16 & 0xff), Minor: int(n >> 8 & 0xff), Micro: int(n & 0xff)}
+}
+
 // String prints the release as Slurm does.
 func (v Version) String() string { return fmt.Sprintf("%02d.%02d.%d", v.Major, v.Minor, v.Micro) }
 
