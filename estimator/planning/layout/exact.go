@@ -2,6 +2,7 @@ package layout
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -15,6 +16,7 @@ type search struct {
 
 	offset   []int64 // the lowest address that is still allowed, or the address when placed
 	placed   []bool
+	left     bitSet // blocks that are not placed
 	solution []int64
 	total    []int64 // by section: what is left to place
 	lowest   []int64 // by section: the lowest offset of those left
@@ -23,6 +25,8 @@ type search struct {
 	lows     []change // the same for lowest, by section
 	jump     bool
 	release  []int64
+	fresh    bitSet     // blocks whose release is computed for this node
+	late     []uint64   // scratch: releases and blocks
 	because  []int32    // by block: the placed block that its offset rests on, or -1
 	chain    [][]uint64 // by placed block: itself and all that its offset rests on
 	blame    []uint64   // what the last failure rests on
@@ -44,14 +48,19 @@ type problem struct {
 	first, last []int32 // sections, last exclusive
 	overlaps    [][]int32
 	section     [][]int32 // blocks by section
+	overlapSet  []bitSet  // the same as overlaps
+	sectionSet  []bitSet  // the same as section
 	unit        uint64
 	bound       int64
 }
 
-// maxOverlaps bounds the pairs that a problem may hold.
-const maxOverlaps = 1 << 25
+// Limits of a problem: the pairs that overlap, and the sum of all sizes, in units. An address and a block share a word in the search.
+const (
+	maxOverlaps = 1 << 25
+	maxUnits    = 1 << 47
+)
 
-// newProblem returns nil when there are too many overlapping pairs to hold.
+// newProblem returns nil for blocks beyond the limits of a search.
 func newProblem(blocks []Block) *problem {
 	n := len(blocks)
 	p := &problem{size: make([]int64, n), first: make([]int32, n), last: make([]int32, n)}
@@ -93,8 +102,12 @@ func newProblem(blocks []Block) *problem {
 	}
 	p.section = make([][]int32, section+1)
 	pairs := 0
+	units := int64(0)
 	for i, b := range blocks {
 		p.size[i] = int64(b.SizeBytes / p.unit)
+		if units += p.size[i]; units > maxUnits || i >= maxSearchBlocks {
+			return nil
+		}
 		if pairs += int(p.last[i] - p.first[i]); pairs > maxOverlaps {
 			return nil
 		}
@@ -126,7 +139,28 @@ func newProblem(blocks []Block) *problem {
 			return nil
 		}
 	}
+	p.overlapSet, p.sectionSet = bitSets(p.overlaps, n), bitSets(p.section, n)
 	return p
+}
+
+// bitSet is a set of blocks.
+type bitSet []uint64
+
+func (s bitSet) has(b int32) bool { return s[b/64]>>(b%64)&1 != 0 }
+func (s bitSet) add(b int32)      { s[b/64] |= 1 << (b % 64) }
+func (s bitSet) remove(b int32)   { s[b/64] &^= 1 << (b % 64) }
+
+func bitSets(lists [][]int32, n int) []bitSet {
+	words := (n + 63) / 64
+	all := make(bitSet, words*len(lists))
+	sets := make([]bitSet, len(lists))
+	for i, list := range lists {
+		sets[i] = all[i*words : (i+1)*words]
+		for _, b := range list {
+			sets[i].add(b)
+		}
+	}
+	return sets
 }
 
 func gcd(a, b uint64) uint64 {
@@ -140,9 +174,10 @@ func newSearch(p *problem, capacity int64, rank []int32) *search {
 	n := len(p.size)
 	words := (n + 63) / 64
 	s := &search{p: p, because: make([]int32, n), release: make([]int64, n), chain: make([][]uint64, n), blame: make([]uint64, words), capacity: capacity, rank: rank, offset: make([]int64, n), solution: make([]int64, n), placed: make([]bool, n),
-		total: make([]int64, len(p.section)), lowest: make([]int64, len(p.section)), cross: make([]int32, len(p.section))}
+		left: make(bitSet, words), fresh: make(bitSet, words), total: make([]int64, len(p.section)), lowest: make([]int64, len(p.section)), cross: make([]int32, len(p.section))}
 	for i, size := range p.size {
 		s.because[i] = -1
+		s.left.add(int32(i))
 		for t := p.first[i]; t < p.last[i]; t++ {
 			s.total[t] += size
 			if t > p.first[i] {
@@ -236,8 +271,8 @@ func (s *search) place(items []int32, from, to int32, lastOffset int64, lastRank
 			break
 		}
 		trail, lows, found := len(s.trail), len(s.lows), false
-		fits, free := s.put(b, from, to)
-		if fits && !s.schedulable(items, from, to, b) {
+		fits, free, low, high := s.put(b, from, to)
+		if fits && !s.schedulable(low, high, b) {
 			fits = false
 		}
 		if fits {
@@ -264,7 +299,7 @@ func (s *search) place(items []int32, from, to int32, lastOffset int64, lastRank
 			return found
 		}
 		if s.jump {
-			if s.blame[b/64]>>(b%64)&1 == 0 {
+			if !bitSet(s.blame).has(b) {
 				s.arena = s.arena[:mark]
 				return false // b has nothing to do with the failure
 			}
@@ -288,8 +323,8 @@ func (s *search) addBlame(blame []uint64, b int32) {
 			return
 		}
 	}
-	for w, bits := range s.chain[b] {
-		blame[w] |= bits
+	for w, set := range s.chain[b] {
+		blame[w] |= set
 	}
 }
 
@@ -303,10 +338,12 @@ func (s *search) cut(b int32) bool {
 	return false
 }
 
-// put places b at its offset. fits is false when some section cannot hold the rest any more; free tells that no other block had to give way.
-func (s *search) put(b, from, to int32) (fits, free bool) {
+// put places b at its offset. fits is false when some section cannot hold the rest any more; free tells that no other block had to give way. Nothing
+// has changed outside the sections from low to high.
+func (s *search) put(b, from, to int32) (fits, free bool, low, high int32) {
 	p := s.p
 	s.placed[b] = true
+	s.left.remove(b)
 	offset := s.offset[b]
 	top := offset + p.size[b]
 	if s.jump {
@@ -321,7 +358,7 @@ func (s *search) put(b, from, to int32) (fits, free bool) {
 		}
 		c[b/64] |= 1 << (b % 64)
 	}
-	low, high := p.first[b], p.last[b]
+	low, high = p.first[b], p.last[b]
 	for t := low; t < high; t++ {
 		s.total[t] -= p.size[b]
 		if t > low {
@@ -333,8 +370,13 @@ func (s *search) put(b, from, to int32) (fits, free bool) {
 		}
 	}
 	free = true
-	for _, o := range p.overlaps[b] {
-		if old := s.offset[o]; !s.placed[o] && old < top {
+	for w, set := range p.overlapSet[b] {
+		for set &= s.left[w]; set != 0; set &= set - 1 {
+			o := int32(w*64 + bits.TrailingZeros64(set))
+			old := s.offset[o]
+			if old >= top {
+				continue
+			}
 			s.trail = append(s.trail, change{o, old, s.because[o]})
 			s.offset[o] = top
 			s.because[o] = b
@@ -349,32 +391,36 @@ func (s *search) put(b, from, to int32) (fits, free bool) {
 		}
 	}
 	for t := low; t < high; t++ {
-		if s.lowest[t] >= 0 {
-			continue
-		}
-		lowest := int64(1) << 62
-		for _, o := range p.section[t] {
-			if !s.placed[o] {
-				lowest = min(lowest, s.offset[o])
+		if s.lowest[t] < 0 {
+			lowest := int64(1) << 62
+			for w, set := range p.sectionSet[t] {
+				for set &= s.left[w]; set != 0; set &= set - 1 {
+					lowest = min(lowest, s.offset[w*64+bits.TrailingZeros64(set)])
+				}
 			}
+			s.lowest[t] = lowest
 		}
-		s.lowest[t] = lowest
 	}
 	for t := from; t < to; t++ {
 		if s.total[t] > 0 && max(s.lowest[t], offset)+s.total[t] > s.capacity {
-			if s.jump {
-				clear(s.blame)
-				for _, o := range p.section[t] {
-					s.addBlame(s.blame, o)
-				}
-				if s.lowest[t] < offset {
-					s.addBlame(s.blame, b)
-				}
-			}
-			return false, free
+			s.blameSection(t, s.lowest[t] < offset, b)
+			return false, free, low, high
 		}
 	}
-	return true, free
+	return true, free, low, high
+}
+
+// blameSection makes a failure rest on all that a section holds, and on b when and is set.
+func (s *search) blameSection(t int32, and bool, b int32) {
+	if s.jump {
+		clear(s.blame)
+		for _, o := range s.p.section[t] {
+			s.addBlame(s.blame, o)
+		}
+		if and {
+			s.addBlame(s.blame, b)
+		}
+	}
 }
 
 // take undoes put.
@@ -397,66 +443,64 @@ func (s *search) take(b int32, trail, lows int) {
 		s.lowest[c.block] = c.offset
 	}
 	s.placed[b] = false
+	s.left.add(b)
 }
 
-// schedulable looks harder at what is left. A block that was passed over at its offset can only be placed after another has come below it; with
-// the earliest offsets that follow, each section is a machine with release times, and its last block must end below the capacity.
-func (s *search) schedulable(items []int32, from, to, b int32) bool {
+// schedulable looks harder at the sections from low to high. A block that was passed over at its offset can only be placed after another has come
+// below it; with the earliest offsets that follow, each section is a machine with release times, and its last block must end below the capacity.
+func (s *search) schedulable(low, high, b int32) bool {
 	p := s.p
-	offset, rank := s.offset[b], s.rank[b]
-	for _, o := range items {
-		if o == b {
-			continue
-		}
-		at := s.offset[o]
-		if at < offset || at == offset && s.rank[o] < rank {
-			at = int64(1) << 61
-			for _, below := range p.overlaps[o] {
-				if !s.placed[below] && below != o {
-					at = min(at, max(s.offset[below], offset)+p.size[below])
+	clear(s.fresh)
+	for t := low; t < high; t++ {
+		slack := s.capacity - s.total[t] // what is released by then cannot be the reason
+		late := s.late[:0]
+		for w, set := range p.sectionSet[t] {
+			for set &= s.left[w]; set != 0; set &= set - 1 {
+				o := int32(w*64 + bits.TrailingZeros64(set))
+				if !s.fresh.has(o) {
+					s.fresh.add(o)
+					if s.release[o] = s.earliest(o, b); s.release[o]+p.size[o] > s.capacity {
+						s.blameStuck(o, b)
+						return false
+					}
+				}
+				if s.release[o] > slack {
+					late = append(late, uint64(s.release[o])<<16|uint64(o))
 				}
 			}
-			if at+p.size[o] > s.capacity {
-				s.blameStuck(o, b)
-				return false
-			}
 		}
-		s.release[o] = at
-	}
-	var order [256]int32
-	for t := from; t < to; t++ {
-		left := order[:0]
-		latest := int64(0)
-		for _, o := range p.section[t] {
-			if !s.placed[o] && len(left) < cap(left) {
-				left = append(left, o)
-				latest = max(latest, s.release[o])
-			}
-		}
-		if latest+s.total[t] <= s.capacity {
+		s.late = late
+		if len(late) == 0 {
 			continue
 		}
-		for i := 1; i < len(left); i++ {
-			for j := i; j > 0 && s.release[left[j]] < s.release[left[j-1]]; j-- {
-				left[j], left[j-1] = left[j-1], left[j]
-			}
-		}
+		slices.Sort(late)
 		end := int64(0)
-		for _, o := range left {
-			end = max(end, s.release[o]) + p.size[o]
+		for _, o := range late {
+			end = max(end, int64(o>>16)) + p.size[o&0xffff]
 		}
 		if end > s.capacity {
-			if s.jump {
-				clear(s.blame)
-				for _, o := range p.section[t] {
-					s.addBlame(s.blame, o)
-				}
-				s.addBlame(s.blame, b)
-			}
+			s.blameSection(t, true, b)
 			return false
 		}
 	}
 	return true
+}
+
+// earliest is the lowest offset that a block left can still get after b was placed.
+func (s *search) earliest(o, b int32) int64 {
+	p, at, floor := s.p, s.offset[o], s.offset[b]
+	if at > floor || at == floor && s.rank[o] >= s.rank[b] {
+		return at
+	}
+	at = int64(1) << 61
+	for w, set := range p.overlapSet[o] {
+		for set &= s.left[w]; set != 0; set &= set - 1 {
+			if below := int32(w*64 + bits.TrailingZeros64(set)); below != o {
+				at = min(at, max(s.offset[below], floor)+p.size[below])
+			}
+		}
+	}
+	return at
 }
 
 func (s *search) blameStuck(o, b int32) {
