@@ -26,7 +26,7 @@ func TestEnvironment(t *testing.T) {
 	}{
 		{"plain", Options{LibDir: "/opt/lib"}, nil, []string{
 			"LD_AUDIT=" + stubs + "/gresize-audit.so", "LD_LIBRARY_PATH=" + stubs, "PATH=/opt/lib/bin", "GRESIZE_VGPU_DIR=" + stubs,
-			"TRITON_LIBCUDA_PATH=" + stubs, "GRESIZE_VGPU_COUNT=1", "PYTHONPATH=/opt/lib/python"}},
+			"TRITON_LIBCUDA_PATH=" + stubs, "GRESIZE_VGPU_COUNT=1", "GRESIZE_VGPU_PYTHON=/opt/lib/python", "PYTHONPATH=/opt/lib/python"}},
 		{"all", Options{LibDir: "/opt/lib", ProfilePath: "/p", ReportDir: "/r", Devices: 2, CapacityBytes: 7, Steps: 3, Seconds: 1.5, WithoutPython: true, RecordEvents: true},
 			[]string{"PATH=/old", "PATH=/usr/bin:/bin", "LD_LIBRARY_PATH=", "PYTHONPATH=/mine", "LD_PRELOAD=/x.so"}, []string{
 				"LD_AUDIT=" + stubs + "/gresize-audit.so", "LD_LIBRARY_PATH=" + stubs, "PATH=/opt/lib/bin:/usr/bin:/bin", "GRESIZE_VGPU_DIR=" + stubs,
@@ -34,7 +34,7 @@ func TestEnvironment(t *testing.T) {
 				"GRESIZE_VGPU_REPORT_DIR=/r", "GRESIZE_PROBE_STEPS=3", "GRESIZE_PROBE_SECONDS=1.500", "GRESIZE_PROBE_EVENTS=1"}},
 		{"nested", Options{LibDir: "/opt/lib"}, []string{"LD_LIBRARY_PATH=" + stubs + ":/a::/b", "PYTHONPATH=/opt/lib/python:/mine"}, []string{
 			"LD_AUDIT=" + stubs + "/gresize-audit.so", "LD_LIBRARY_PATH=" + stubs + ":/a:/b", "PATH=/opt/lib/bin", "GRESIZE_VGPU_DIR=" + stubs,
-			"TRITON_LIBCUDA_PATH=" + stubs, "GRESIZE_VGPU_COUNT=1", "PYTHONPATH=/opt/lib/python:/mine"}},
+			"TRITON_LIBCUDA_PATH=" + stubs, "GRESIZE_VGPU_COUNT=1", "GRESIZE_VGPU_PYTHON=/opt/lib/python", "PYTHONPATH=/opt/lib/python:/mine"}},
 	} {
 		got, err := Environment(c.options, c.base)
 		if err != nil {
