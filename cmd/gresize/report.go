@@ -1,0 +1,168 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/report"
+)
+
+// schemaReport names the JSON form of `gresize report --json`.
+const schemaReport = "gresize.report/1"
+
+func newReportCommand() *cobra.Command {
+	var path logPath
+	var filter jobFilter
+	var asJSON, asCSV bool
+	cmd := &cobra.Command{
+		Use:   "report",
+		Short: "Sum up: GPU-hours asked for, needed and freed",
+		Long: `Sum up what was decided: the GPU-hours that were asked for, that would have done,
+and that are freed, by kind of card; how many jobs were changed, right, too small
+or not known, and why; and what these figures do not say.`,
+		Example: "  gresize report --since 30d\n  gresize report --since 2026-11-01 --until 2026-12-01 --csv",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := oneFormat(asJSON, asCSV); err != nil {
+				return err
+			}
+			chosen, err := filter.read(cmd, time.Now())
+			if err != nil {
+				return err
+			}
+			log, err := path.open(cmd)
+			if err != nil {
+				return err
+			}
+			defer log.Close()
+			span, groups, err := log.Groups(cmd.Context(), chosen)
+			if err != nil {
+				return err
+			}
+			sum := report.Make(span, groups, path.siteWords())
+			switch {
+			case asJSON:
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(struct {
+					Schema string    `json:"schema"`
+					First  time.Time `json:"first_submitted,omitzero"`
+					Last   time.Time `json:"last_submitted,omitzero"`
+					report.Report
+				}{schemaReport, span.First, span.Last, sum})
+			case asCSV:
+				return writeReportCSV(cmd.OutOrStdout(), sum)
+			case span.Jobs == 0:
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No job is like that.")
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d jobs of %d users, submitted from %s to %s\n", span.Jobs, span.Users, span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
+			return writeReport(cmd.OutOrStdout(), sum)
+		},
+	}
+	path.addFlags(cmd)
+	filter.addFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&asCSV, "csv", false, "print CSV, for a spreadsheet")
+	return cmd
+}
+
+// siteWords are the words with which the configuration tells cards apart; none when it cannot be read, and every feature counts then.
+func (p *logPath) siteWords() map[string]bool {
+	c, err := config.Read(p.config)
+	if err != nil {
+		return nil
+	}
+	own := c.OwnFeatures()
+	for word := range c.GPU {
+		own[word] = true
+	}
+	return own
+}
+
+// outcomeText are the outcomes in a manager's words.
+var outcomeText = map[report.Outcome]string{
+	report.Changed:       "changed to another card",
+	report.WouldChange:   "would have been changed (shadow mode)",
+	report.NotCarriedOut: "change decided, not made or taken back",
+	report.Right:         "asked for the right card",
+	report.TooSmall:      "seem to need more than they asked for",
+	report.Unknown:       "need not known",
+	report.NotTried:      "not tried: left alone",
+	report.Open:          "not decided yet",
+}
+
+func writeReport(w io.Writer, r report.Report) error {
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "\nGPU-hours by time limit\n")
+	fmt.Fprintln(table, "CARD\tJOBS\tASKED\tNEEDED\tFREED\tNO LIMIT\t")
+	for _, c := range append(slices.Clone(r.Cards), r.Total) {
+		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.0f\t%.0f\t%d\t\n", printable(c.Kind, 40), c.Asked, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w, "\nJobs"); err != nil {
+		return err
+	}
+	for _, outcome := range report.Outcomes {
+		var jobs int64
+		var codes []string
+		for _, line := range r.Outcomes {
+			if line.Outcome == outcome {
+				jobs += line.Jobs
+				code := line.Code
+				if code == "" {
+					code = "no decision"
+				}
+				codes = append(codes, fmt.Sprintf("%12d  %s", line.Jobs, printable(code, 60)))
+			}
+		}
+		if jobs == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%8d  %s (%.1f %%)\n%s\n", jobs, outcomeText[outcome], 100*float64(jobs)/float64(max(r.Jobs, 1)), strings.Join(codes, "\n")); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(w, "\nWhat these figures do not say")
+	for _, sentence := range r.NotKnown {
+		if _, err := fmt.Fprintln(w, "  - "+sentence); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeReportCSV(w io.Writer, r report.Report) error {
+	table := newCSV(w)
+	if err := table.row("section", "name", "code", "jobs", "gpu_hours_asked", "gpu_hours_needed", "gpu_hours_freed", "jobs_without_limit"); err != nil {
+		return err
+	}
+	hours := func(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
+	count := func(n int64) string { return strconv.FormatInt(n, 10) }
+	for i, c := range append(slices.Clone(r.Cards), r.Total) {
+		section := "card"
+		if i == len(r.Cards) {
+			section = "total"
+		}
+		if err := table.row(section, printable(c.Kind, maxTextRunes), "", count(c.Asked), hours(c.GPUHoursAsked), hours(c.GPUHoursNeeded), hours(c.GPUHoursFreed), count(c.WithoutLimit)); err != nil {
+			return err
+		}
+	}
+	for _, line := range r.Outcomes {
+		if err := table.row("outcome", string(line.Outcome), line.Code, count(line.Jobs), hours(line.GPUHours), "", "", ""); err != nil {
+			return err
+		}
+	}
+	return table.flush()
+}
