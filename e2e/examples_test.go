@@ -180,7 +180,7 @@ func checkLog(t *testing.T, s *site.Site, ids map[string]string) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"small": "rewrite", "medium": "rewrite", "large": "keep", "unknown": "leave alone"} {
-		row := regexp.MustCompile(`(?m)^.* ` + ids[name] + ` +` + name + ` .*$`).FindString(out)
+		row := regexp.MustCompile(`(?m)^.* ` + ids[name] + ` +\S+ +` + name + ` .*$`).FindString(out)
 		if !strings.Contains(row, want) {
 			t.Errorf("gresize log says of %s: %q, want %q in it; all of it:\n%s", name, row, want, out)
 		}
