@@ -13,12 +13,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probeapi"
 	"github.com/gresize/gresize/daemon/server"
+	"github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
 	"github.com/gresize/gresize/slurm/client"
@@ -64,14 +64,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 }
 
 func checkOnly(path string, stdout, stderr io.Writer) int {
-	c, err := config.Read(path)
-	if err == nil {
-		_, err = newGPUs(c)
-	}
+	s, impossible, err := site.Load(path)
 	if err != nil {
 		fmt.Fprintf(stderr, "gresized: %v\n", err)
 		return exitFailed
 	}
+	for _, fault := range impossible {
+		fmt.Fprintf(stderr, "gresized: %v\n", fault)
+	}
+	if len(impossible) > 0 {
+		return exitFailed
+	}
+	c := s.Config
 	if len(c.Targets) == 0 {
 		fmt.Fprintln(stderr, "gresized: warning: there is no [[target]]: no job will be changed, each is recorded as unknown_gpu")
 	}
@@ -81,15 +85,15 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 
 // serve is the daemon: each step undone in the reverse order.
 func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
-	c, err := config.Read(path)
+	cards, impossible, err := site.Load(path)
 	if err != nil {
 		return err
 	}
+	for _, fault := range impossible {
+		logger.Warn("the site's table says what cannot be", "fault", fault)
+	}
+	c := cards.Config
 	uids, err := userIDs(c.Socket.AllowUsers)
-	if err != nil {
-		return err
-	}
-	gpus, err := newGPUs(c)
 	if err != nil {
 		return err
 	}
@@ -117,7 +121,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		return fmt.Errorf("listen for probes: %w", err)
 	}
 	manager := jobs.New(jobs.Config{
-		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), Version: version, Rules: gpus.rules(c), ProfileOf: gpus.profileOf,
+		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), Version: version, Rules: cards.Rules(), ProfileOf: cards.ProfileOf,
 		Probe: jobs.ProbeOptions{Partition: c.Probe.Partition, Account: c.Probe.Account, QOS: c.Probe.QOS, URL: c.ProbeURL(probeListener.Addr().String()),
 			TimeLimitMinutes: int((c.Probe.TimeLimit.Std() + time.Minute - 1) / time.Minute), CPUs: c.Probe.CPUs, MemoryMiB: int(c.Probe.Memory >> 20),
 			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning},
@@ -145,6 +149,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	wait.Go(func() { failures <- probes.Serve(probeListener) })
 	wait.Go(func() { failures <- submits.Serve(ctx, listener) })
 	wait.Go(func() { systemd.Watch(ctx, log.Ping) })
+	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, logger) })
 	logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)
 	if err := systemd.Ready("mode " + string(c.Mode)); err != nil {
 		logger.Warn("systemd does not hear us", "error", err)

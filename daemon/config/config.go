@@ -59,6 +59,8 @@ type Log struct {
 	Path string `toml:"path"`
 	// Spool is a folder for what must survive a restart but not stay: scripts, environments, bundles of unfinished jobs.
 	Spool string `toml:"spool"`
+	// KeepDays is after how many days the rows of an ended job are deleted; 0: never.
+	KeepDays int `toml:"keep_days"`
 }
 
 // Slurm is where the cluster's commands are.

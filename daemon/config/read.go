@@ -45,19 +45,41 @@ func (e *FileError) Error() string {
 
 // Read reads and checks the file.
 func Read(path string) (*Config, error) {
+	text, err := readText(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(path, text)
+}
+
+func readText(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return "", fmt.Errorf("read configuration: %w", err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return "", fmt.Errorf("read configuration: %w", err)
 	}
 	if len(data) > MaxFileBytes {
-		return nil, &FileError{Path: path, Problem: fmt.Sprintf("more than %d bytes", MaxFileBytes), Hint: "is it the right file?"}
+		return "", &FileError{Path: path, Problem: fmt.Sprintf("more than %d bytes", MaxFileBytes), Hint: "is it the right file?"}
 	}
-	return Parse(path, string(data))
+	return string(data), nil
+}
+
+// Place gives faults that were found after reading the file, and have a field only, their place in it.
+func Place(path string, faults []*FileError) {
+	if len(faults) == 0 {
+		return
+	}
+	data, err := readText(path)
+	for _, fault := range faults {
+		fault.Path = path
+		if err == nil {
+			fault.Line, fault.Column = position(data, strings.Split(fault.Field, "."))
+		}
+	}
 }
 
 // Parse reads and checks a text; path is only for errors.
@@ -132,6 +154,7 @@ func (c *Config) check() *FileError {
 		{"probe.max_running", int64(c.Probe.MaxRunning), 1, 1024},
 		{"policy.margin_percent", int64(c.Policy.MarginPercent), 0, 100},
 		{"shard.max", int64(c.Shard.Max), 0, 1 << 24},
+		{"log.keep_days", int64(c.Log.KeepDays), 0, 36500},
 	} {
 		if n.value < n.least || n.value > n.top {
 			return bad(n.field, "", "%d is not between %d and %d", n.value, n.least, n.top)

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+)
+
+const (
+	// forgetBatch jobs are deleted at once: the log has one writer, and submissions must not wait for it.
+	forgetBatch = 100
+	// forgetPause is left to the others after each batch.
+	forgetPause = 100 * time.Millisecond
+	forgetEvery = time.Hour
+)
+
+// forget deletes the rows of jobs that ended more than so many days ago, at once and every hour, until ctx ends. 0 days keep everything.
+func forget(ctx context.Context, log *decisionlog.Log, days int, logger *slog.Logger) {
+	if days == 0 {
+		return
+	}
+	var total int64
+	for {
+		wait := forgetEvery
+		jobs, err := log.Forget(ctx, time.Now().AddDate(0, 0, -days), forgetBatch)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			logger.Error("old rows of the decision log stay", "error", err)
+		case jobs > 0:
+			total += jobs
+			wait = forgetPause
+		case total > 0:
+			logger.Info("old jobs deleted from the decision log", "jobs", total, "older_than_days", days)
+			total = 0
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
