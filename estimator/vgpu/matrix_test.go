@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/vgpu/manifest"
 )
 
@@ -149,3 +152,43 @@ func TestEveryRunReleaseHasAManifest(t *testing.T) {
 // holdsWorkspaces says whether the release keeps cuBLAS's workspaces from their first use on. Newer ones take one for each call and
 // give it back, as the allocator's own history shows.
 func holdsWorkspaces(release string) bool { return compareReleases(release, "2.15.0") < 0 }
+
+// With the stubs of the releases around it alone, a release still runs, to the same peak: what it asks for is theirs. One that needs what no
+// stub has leaves a report that names it.
+func TestAReleaseWithoutAManifest(t *testing.T) {
+	build := func(releases string) string {
+		lib := filepath.Join(t.TempDir(), "lib")
+		if out, err := exec.Command("make", "-s", "-j2", "OUT="+lib, "RELEASES="+releases).CombinedOutput(); err != nil {
+			t.Fatalf("make: %v\n%s", err, out)
+		}
+		return lib
+	}
+	run := func(lib, release string) (Reports, string) {
+		dir := t.TempDir()
+		env, err := Environment(Options{LibDir: lib, ReportDir: dir, Seconds: 60}, os.Environ())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(python(t, release), "testdata/train.py", "mlp")
+		cmd.Env = append(os.Environ(), env...)
+		out, _ := cmd.CombinedOutput()
+		reports, err := ReadReports(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reports, string(out)
+	}
+	r, out := run(build("2.10.0 2.12.1"), "2.11.0")
+	if !r.Stopped || len(r.UnansweredSymbols) != 0 || len(r.Ranks) != 1 {
+		t.Errorf("on the stubs of its neighbours: %+v\n%s", r, out)
+	} else if rank, err := parseRank(r.Ranks[0].Report); err != nil || rank.PeakReservedBytes != 159383552 {
+		t.Errorf("%+v, %v", rank, err)
+	}
+	r, out = run(build("2.6.0"), "2.11.0") // CUDA 13 on the stubs of CUDA 12
+	missing := func(reason estimator.Reason) bool {
+		return reason.Code == "stub_missing" && strings.Contains(reason.Detail, "libcudart.so.13")
+	}
+	if r.Stopped || !slices.ContainsFunc(r.Reasons, missing) {
+		t.Errorf("%+v\n%s", r, out)
+	}
+}

@@ -1,7 +1,7 @@
 // Command stubgen writes the generated half of the stub libraries: for every SONAME of the union of all symbol
 // manifests a C file with weak default answers, a linker version script, and a makefile that lists them.
 //
-//	go run ./estimator/vgpu/native/stubgen ANSWERS PUBLIC OUTDIR
+//	go run ./estimator/vgpu/native/stubgen ANSWERS PUBLIC OUTDIR [RELEASE...]
 package main
 
 import (
@@ -22,17 +22,18 @@ import (
 const maxParameters = 32
 
 func main() {
-	if len(os.Args) != 4 {
-		fmt.Fprintln(os.Stderr, "usage: stubgen ANSWERS PUBLIC OUTDIR")
+	if len(os.Args) < 4 {
+		fmt.Fprintln(os.Stderr, "usage: stubgen ANSWERS PUBLIC OUTDIR [RELEASE...]")
 		os.Exit(64)
 	}
-	if err := run(os.Args[1], os.Args[2], os.Args[3]); err != nil {
+	if err := run(os.Args[1], os.Args[2], os.Args[3], os.Args[4:]); err != nil {
 		fmt.Fprintf(os.Stderr, "stubgen: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(answersPath, publicPath, out string) error {
+// run writes the stubs of all releases, or of those that are named.
+func run(answersPath, publicPath, out string, only []string) error {
 	text, err := os.ReadFile(answersPath)
 	if err != nil {
 		return err
@@ -51,6 +52,9 @@ func run(answersPath, publicPath, out string) error {
 	all, err := manifest.All()
 	if err != nil {
 		return err
+	}
+	if len(only) > 0 {
+		all = slices.DeleteFunc(slices.Clone(all), func(m manifest.Manifest) bool { return !slices.Contains(only, m.Torch) })
 	}
 	union, err := manifest.Union(all)
 	if err != nil {

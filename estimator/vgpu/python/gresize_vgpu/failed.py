@@ -40,6 +40,8 @@ def foreign_library():
 def note(exception):
     """Write a report in the place of the one that a process with torch writes."""
     try:
+        while exception.__context__ is not None:  # PyTorch looks for its libraries in another way, and the first error is behind the last
+            exception = exception.__context__
         lines = [line for line in str(exception).strip().splitlines() if line.strip()]
         foreign = foreign_library()
         content = {
