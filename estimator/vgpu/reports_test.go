@@ -203,6 +203,13 @@ func TestEstimate(t *testing.T) {
 	covered := func(key string, value any) map[string]any {
 		return map[string]any{"coverage": map[string]any{"torch": "2.6.0", "known_release": true, key: value}}
 	}
+	sides := func(uses map[string]int64, outcome trace.Outcome, apart int64) map[string]any {
+		return map[string]any{"coverage": map[string]any{"torch": "2.6.0", "known_release": true, "values": map[string]any{"policy": PolicyLow, "uses": uses}},
+			"other_side": map[string]any{"policy": PolicyHigh, "outcome": string(outcome), "steps": 4, "peak_allocated_bytes": 1 << 30,
+				"peak_reserved_bytes": int64(2<<30) + apart, "peak_device_bytes": int64(2<<30) + apart}}
+	}
+	counted, sized := map[string]int64{"item": 8}, map[string]int64{"nonzero": 8}
+	bounded := []string{"values_bounded"}
 	point, high := profile.OutsideBytes([]string{"cublas"})
 	const reserved = int64(2 << 30)
 	for _, c := range []struct {
@@ -223,6 +230,15 @@ func TestEstimate(t *testing.T) {
 		{name: "recurrent", rank: covered("bounded", map[string]any{"rnn": map[string]int{"calls": 1, "largest_bytes": 1000}}), outcome: trace.Stopped, steps: 4, confidence: estimator.High,
 			want: []string{"workspace_bounded"}, fits: true, high: reserved + high + 1000},
 		{name: "values", rank: covered("values_per_step", 2.5), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"values_read_back"}, fits: true},
+		{name: "values, one side", rank: covered("values", map[string]any{"uses": counted}), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true,
+			high: reserved + high + reserved/100*valuesAllowancePercent},
+		{name: "values, both sides the same", rank: sides(counted, trace.Stopped, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true, high: reserved + high},
+		{name: "sizes, both sides the same", rank: sides(sized, trace.Completed, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true,
+			high: reserved + high + reserved/100*valuesAllowancePercent},
+		{name: "values, the sides a segment apart", rank: sides(counted, trace.Stopped, 2<<20), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true,
+			high: reserved + high + reserved/100*valuesAllowancePercent + 2<<20},
+		{name: "values, the other side failed", rank: sides(counted, trace.Crashed, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},
+		{name: "values without an answer", rank: sides(map[string]int64{"unbounded": 1}, trace.Stopped, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},
 		{name: "compared", rank: covered("decisions", 1), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"values_compared"}, fits: true},
 		{name: "larger validation", rank: covered("larger_loader_unread", true), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"phase_not_reached"}, fits: true},
 		{name: "killed", rank: map[string]any{"reason": reasonRunning}, outcome: trace.Completed, steps: 4, confidence: estimator.Low, fits: true},

@@ -105,12 +105,18 @@ func (a *answer) judgeValues(r *rankReport) {
 		detail += "; with the other side of the answers the run ended as " + r.Other.Outcome
 	default:
 		detail += fmt.Sprintf("; with the answers of either side the allocator reserves %d and %d MiB", r.PeakReservedBytes>>20, r.Other.PeakReservedBytes>>20)
-		// Equal ends prove nothing about sizes between them: those differ from step to step on a real card, and leave the allocator in pieces.
-		if r.Coverage.Values.branchesOnly() && r.PeakReservedBytes == r.Other.PeakReservedBytes && r.PeakDeviceBytes == r.Other.PeakDeviceBytes {
+		if r.sidesAgree() {
 			limit = estimator.High
 		}
 	}
 	a.lower(limit, "values_bounded", detail)
+}
+
+// sidesAgree says that the values were seen not to matter: both runs went as far as they were meant to, gave no sizes but numbers and branches, and took
+// the same to the byte. Equal ends prove nothing about sizes between them: those differ from step to step on a real card, and leave the allocator in pieces.
+func (r *rankReport) sidesAgree() bool {
+	return r.Other != nil && r.Other.ended() && r.Coverage.Values.branchesOnly() &&
+		r.PeakReservedBytes == r.Other.PeakReservedBytes && r.PeakDeviceBytes == r.Other.PeakDeviceBytes
 }
 
 // OtherSide is what a second run of the same command needed, in which the questions that the first was answered low were answered high.
@@ -141,7 +147,7 @@ func (o *OtherSide) ended() bool {
 
 // widen puts what the other side needed into the interval of the answer.
 func (r *rankReport) widen(k *estimator.Rank, capacity int64) {
-	if len(r.Coverage.Values.Uses) > 0 {
+	if len(r.Coverage.Values.Uses) > 0 && !r.sidesAgree() {
 		k.ComfortableHighBytes += r.PeakReservedBytes / 100 * valuesAllowancePercent
 	}
 	if r.Other == nil {

@@ -10,6 +10,14 @@ import (
 	"github.com/gresize/gresize/estimator/trace"
 )
 
+// often gives all of the list at night, and the first of it in every run: each is several starts of PyTorch.
+func often(list ...string) []string {
+	if os.Getenv("GRESIZE_NIGHTLY") == "" {
+		return list[:1]
+	}
+	return list
+}
+
 // sides runs one case of testdata/values.py on either side and answers as the runner does.
 func sides(t *testing.T, release, name string) (low, high outcome, e estimator.Estimate) {
 	t.Helper()
@@ -35,12 +43,8 @@ func sides(t *testing.T, release, name string) (low, high outcome, e estimator.E
 
 // TestValues holds what the program would need with its real values against the interval of the two sides.
 func TestValues(t *testing.T) {
-	cases := []string{"moe"}
-	if os.Getenv("GRESIZE_NIGHTLY") != "" {
-		cases = []string{"packed", "moe", "yolo", "ppo", "generate"}
-	}
-	for _, name := range cases {
-		for _, release := range []string{"2.6.0", "2.11.0"} {
+	for _, name := range often("moe", "packed", "yolo", "ppo", "generate") {
+		for _, release := range often("2.6.0", "2.11.0") {
 			t.Run(name+"-"+release, func(t *testing.T) {
 				low, high, e := sides(t, release, name)
 				if low.failed || high.failed {
@@ -76,7 +80,7 @@ func TestValues(t *testing.T) {
 
 // TestLossDriven: a program that looks at its losses neither stops early nor fails nor writes a checkpoint because of values that nobody computed.
 func TestLossDriven(t *testing.T) {
-	for _, release := range []string{"2.6.0", "2.11.0"} {
+	for _, release := range often("2.6.0", "2.11.0") {
 		t.Run(release, func(t *testing.T) {
 			t.Parallel()
 			best := filepath.Join(t.TempDir(), "best.pt")
@@ -92,8 +96,8 @@ func TestLossDriven(t *testing.T) {
 }
 
 func TestFollowingChangesNoAllocation(t *testing.T) {
-	for _, release := range []string{"2.6.0", "2.11.0"} {
-		for _, name := range []string{"mlp", "transformer"} {
+	for _, release := range often("2.6.0", "2.11.0") {
+		for _, name := range often("mlp", "transformer") {
 			t.Run(name+"-"+release, func(t *testing.T) {
 				t.Parallel()
 				with, without := train(t, release, name), train(t, release, name, "GRESIZE_VGPU_VALUES=off")
