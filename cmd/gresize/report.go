@@ -82,11 +82,7 @@ func (p *logPath) siteWords() map[string]bool {
 	if err != nil {
 		return nil
 	}
-	own := c.OwnFeatures()
-	for word := range c.GPU {
-		own[word] = true
-	}
-	return own
+	return c.Words()
 }
 
 // outcomeText are the outcomes in a manager's words.

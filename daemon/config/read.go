@@ -254,6 +254,15 @@ func (c *Config) OwnFeatures() map[string]bool {
 	return own
 }
 
+// Words are all words with which the site tells its cards apart.
+func (c *Config) Words() map[string]bool {
+	words := c.OwnFeatures()
+	for word := range c.GPU {
+		words[word] = true
+	}
+	return words
+}
+
 // ProbeURL is how a probe reaches the daemon that listens at address.
 func (c *Config) ProbeURL(address string) string {
 	if c.Probe.URL != "" {

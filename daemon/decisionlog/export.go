@@ -46,7 +46,7 @@ func (l *Log) Export(ctx context.Context, table string, write func(columns []str
 				return err
 			}
 		}
-		if len(page) < eachPage {
+		if len(page) < pageJobs {
 			return nil
 		}
 		last = page[len(page)-1][at].(int64)
@@ -54,7 +54,7 @@ func (l *Log) Export(ctx context.Context, table string, write func(columns []str
 }
 
 func (l *Log) exportPage(ctx context.Context, query string, after int64) (page [][]any, columns []string, err error) {
-	rows, err := l.db.QueryContext(ctx, query, after, eachPage)
+	rows, err := l.db.QueryContext(ctx, query, after, pageJobs)
 	if err != nil {
 		return nil, nil, err
 	}

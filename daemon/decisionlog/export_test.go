@@ -8,7 +8,7 @@ import (
 
 // TestExportCrossesPages: no row is lost or repeated where one page ends and the next begins.
 func TestExportCrossesPages(t *testing.T) {
-	const jobs = 2*eachPage + 7
+	const jobs = 2*pageJobs + 7
 	l := filledLog(t, jobs)
 	for _, table := range Exports() {
 		var total int

@@ -3,10 +3,13 @@ package decisionlog
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/gresize/gresize/estimator"
 )
 
 // Line is one line of the list of decisions.
@@ -116,22 +119,69 @@ func (l *Log) List(ctx context.Context, limit int, f Filter) ([]Line, error) {
 	return lines, nil
 }
 
-// eachPage is how many jobs Each reads at once: a reader that stops in between must not keep the daemon's WAL from being written back.
-const eachPage = 1000
+// pageJobs is how many jobs are read at once: a reader that stops in between must not keep the daemon's WAL from being written back.
+const pageJobs = 1000
 
 // Each calls do for every job that a filter chooses, newest first, page by page. Jobs that arrive meanwhile are not seen.
 func (l *Log) Each(ctx context.Context, f Filter, do func(Line) error) error {
-	for {
-		lines, err := l.List(ctx, eachPage, f)
-		if err != nil {
-			return err
-		}
+	return l.eachPage(ctx, f, func(lines []Line) error {
 		for _, line := range lines {
 			if err := do(line); err != nil {
 				return err
 			}
 		}
-		if len(lines) < eachPage {
+		return nil
+	})
+}
+
+// EachEstimated is Each with the estimates of every job, in the order in which they were made.
+func (l *Log) EachEstimated(ctx context.Context, f Filter, do func(Line, []estimator.Estimate) error) error {
+	return l.eachPage(ctx, f, func(lines []Line) error {
+		ids := make([]int64, len(lines))
+		for i, line := range lines {
+			ids[i] = line.Job.ID
+		}
+		list, err := json.Marshal(ids)
+		if err != nil {
+			return err
+		}
+		rows, err := l.db.QueryContext(ctx, `SELECT job, body FROM estimates WHERE job IN (SELECT value FROM json_each(?)) ORDER BY id`, string(list))
+		if err != nil {
+			return fmt.Errorf("read estimates: %w", err)
+		}
+		estimates := map[int64][]estimator.Estimate{}
+		if err := each(rows, func() error {
+			var job int64
+			var body string
+			if err := rows.Scan(&job, &body); err != nil {
+				return err
+			}
+			var e estimator.Estimate
+			err := json.Unmarshal([]byte(body), &e)
+			estimates[job] = append(estimates[job], e)
+			return err
+		}); err != nil {
+			return fmt.Errorf("read estimates: %w", err)
+		}
+		for _, line := range lines {
+			if err := do(line, estimates[line.Job.ID]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (l *Log) eachPage(ctx context.Context, f Filter, do func([]Line) error) error {
+	for {
+		lines, err := l.List(ctx, pageJobs, f)
+		if err != nil {
+			return err
+		}
+		if err := do(lines); err != nil {
+			return err
+		}
+		if len(lines) < pageJobs {
 			return nil
 		}
 		last := lines[len(lines)-1].Job

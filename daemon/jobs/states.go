@@ -56,6 +56,9 @@ var (
 	LastStates = []string{StateVerified, StateRestored, StateReleased, StateAbandoned, StateShadowed, StateLeftAlone}
 )
 
+// CodeLooksSpent is the code of a job whose estimates went from card to card.
+const CodeLooksSpent = "cards_disagree"
+
 // Codes of events and decisions made here, kept in the log. Codes of decisions are also in packages policy and request.
 const (
 	codeNoGPU          = wire.SkipNoGPU
@@ -89,7 +92,6 @@ const (
 	codeImpossible     = "impossible_on_this_cluster"
 	codeModeChanged    = "mode_changed"
 	codeLookAgain      = "tried_on_the_new_card"
-	codeLooksSpent     = "cards_disagree"
 	codeRunning        = "running"
 	codeWaiting        = "waiting_with_nothing_wrong"
 )

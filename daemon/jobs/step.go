@@ -30,11 +30,12 @@ const (
 	shadowPatience = time.Hour
 	// maxProbes bounds the probes of one look at a job.
 	maxProbes = 2
-	// maxLooks bounds the cards on which a job is tried: the one that was asked for, the one that it would get, and one more.
-	maxLooks = 3
 	// maxTries bounds the attempts at an update or a release that the controller refuses.
 	maxTries = 3
 )
+
+// MaxLooks bounds the cards on which a job is tried: the one that was asked for, the one that it would get, and one more.
+const MaxLooks = 3
 
 // step advances a job as far as it can without waiting.
 func (m *Manager) step(ctx context.Context, l *life, view *queueView) {
@@ -284,8 +285,8 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 // lookAgain sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
 // was found on one card is no proof for another.
 func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision) bool {
-	if l.looks >= maxLooks {
-		return m.letGo(ctx, l, codeLooksSpent, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
+	if l.looks >= MaxLooks {
+		return m.letGo(ctx, l, CodeLooksSpent, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
 	}
 	// The bundle is removed first: a daemon that dies here must not take it for the answer of the next probe.
 	if err := m.config.Spool.RemoveBundle(l.job.Token); err != nil {

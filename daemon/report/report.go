@@ -101,6 +101,9 @@ type Card struct {
 	WithoutLimit int64 `json:"jobs_without_limit"`
 }
 
+// TotalKind is the kind of the sum of all cards.
+const TotalKind = "total"
+
 // AnyGPU is the kind of a request that allows every card.
 const AnyGPU = "any GPU"
 
@@ -149,7 +152,7 @@ func gpusOf(r request.Request) float64 {
 
 // Make sums up. own are the words with which the site tells its cards apart; empty: every feature counts.
 func Make(span decisionlog.Span, groups []decisionlog.Group, own map[string]bool) Report {
-	r := Report{Jobs: span.Jobs, Users: span.Users, Total: Card{Kind: "total"}}
+	r := Report{Jobs: span.Jobs, Users: span.Users, Total: Card{Kind: TotalKind}}
 	cards := map[string]*Card{}
 	card := func(kind string) *Card {
 		if cards[kind] == nil {
@@ -162,6 +165,7 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, own map[string]bool
 		code    string
 	}
 	lines := map[key]*OutcomeLine{}
+	own = withWordsGiven(own, groups)
 	var shadow, withoutLimit int64
 	for _, g := range groups {
 		outcome := OutcomeOf(g.Mode, g.State, g.Verdict, g.Code)
@@ -208,6 +212,27 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, own map[string]bool
 	})
 	r.NotKnown = notKnown(shadow, withoutLimit, r)
 	return r
+}
+
+// withWordsGiven adds the features that rewrites have given: they told cards apart when they were given, whatever the table says today.
+func withWordsGiven(own map[string]bool, groups []decisionlog.Group) map[string]bool {
+	if len(own) == 0 {
+		return own
+	}
+	own = maps.Clone(own)
+	for _, g := range groups {
+		if g.Verdict != decisionlog.Rewrite {
+			continue
+		}
+		asked, _, _ := request.FeatureTerms(g.Asked.Features)
+		given, _, _ := request.FeatureTerms(g.Now.Features)
+		for _, word := range given {
+			if !slices.Contains(asked, word) {
+				own[word] = true
+			}
+		}
+	}
+	return own
 }
 
 func notKnown(shadow, withoutLimit int64, r Report) []string {

@@ -85,6 +85,16 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// TestWordsOfAnEarlierTable: what a rewrite gave is a kind of card, even if the table has another word for it today.
+func TestWordsOfAnEarlierTable(t *testing.T) {
+	own := map[string]bool{"gpu80g": true}
+	r := Make(decisionlog.Span{Jobs: 1}, []decisionlog.Group{{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&gpu80g"}, Now: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&small"},
+		Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Jobs: 1}}, own)
+	if len(r.Cards) != 2 || r.Cards[0].Kind != "gpu80g" || r.Cards[1].Kind != "small" || len(own) != 1 {
+		t.Errorf("%+v %v", r.Cards, own)
+	}
+}
+
 // TestNothingIsLost: whatever the groups are, the sums are theirs, and hours that leave one kind arrive at another.
 func TestNothingIsLost(t *testing.T) {
 	words := []string{"", "a", "b", "a&b", "a|c", "["}
