@@ -31,6 +31,7 @@ type search struct {
 	chain    [][]uint64 // by placed block: itself and all that its offset rests on
 	blame    []uint64   // what the last failure rests on
 	arena    []int32
+	failed   []float64 // by section: how many branches ended there
 	nodes    int64
 	limit    int64
 	stopped  bool
@@ -174,7 +175,7 @@ func newSearch(p *problem, capacity int64, rank []int32) *search {
 	n := len(p.size)
 	words := (n + 63) / 64
 	s := &search{p: p, because: make([]int32, n), release: make([]int64, n), chain: make([][]uint64, n), blame: make([]uint64, words), capacity: capacity, rank: rank, offset: make([]int64, n), solution: make([]int64, n), placed: make([]bool, n),
-		left: make(bitSet, words), fresh: make(bitSet, words), total: make([]int64, len(p.section)), lowest: make([]int64, len(p.section)), cross: make([]int32, len(p.section))}
+		left: make(bitSet, words), fresh: make(bitSet, words), total: make([]int64, len(p.section)), lowest: make([]int64, len(p.section)), failed: make([]float64, len(p.section)), cross: make([]int32, len(p.section))}
 	for i, size := range p.size {
 		s.because[i] = -1
 		s.left.add(int32(i))
@@ -412,6 +413,7 @@ func (s *search) put(b, from, to int32) (fits, free bool, low, high int32) {
 
 // blameSection makes a failure rest on all that a section holds, and on b when and is set.
 func (s *search) blameSection(t int32, and bool, b int32) {
+	s.failed[t]++
 	if s.jump {
 		clear(s.blame)
 		for _, o := range s.p.section[t] {
@@ -503,7 +505,11 @@ func (s *search) earliest(o, b int32) int64 {
 	return at
 }
 
+// blameStuck makes a failure rest on a block that no other can come below any more.
 func (s *search) blameStuck(o, b int32) {
+	for t := s.p.first[o]; t < s.p.last[o]; t++ {
+		s.failed[t] += 1 / float64(s.p.last[o]-s.p.first[o])
+	}
 	if s.jump {
 		clear(s.blame)
 		s.addBlame(s.blame, o)

@@ -17,7 +17,7 @@ type Options struct {
 }
 
 // DefaultMaxNodes is the default of Options.MaxNodes.
-const DefaultMaxNodes = 400_000
+const DefaultMaxNodes = 1_500_000
 
 // maxSearchBlocks is the largest problem that is searched.
 const maxSearchBlocks = 4_000
@@ -110,13 +110,18 @@ func (r *Result) improve(blocks []Block, p *problem, o Options) {
 }
 
 // attempt looks for a layout of one height with a portfolio: several orders, each with and without jumping over choices that have nothing to do with a
-// failure, again and again with twice the nodes, and slightly disturbed orders. Luck decides between milliseconds and hours for one order; for many, it
-// evens out.
+// failure, again and again with twice the nodes, slightly disturbed orders, and many short tries that learn from each other. Luck decides between
+// milliseconds and hours for one order; for many, it evens out.
 func attempt(blocks []Block, p *problem, target, maxNodes int64) (offsets []int64, final bool, nodes int64) {
 	orders := []string{"TWA", "TLA", "TAW", "WAT"}
 	random := rand.New(rand.NewPCG(1, 2))
-	for limit := int64(2 * len(blocks)); ; limit *= 2 {
-		try := func(rank []int32, jump bool) bool {
+	short := int64(3 * len(blocks))
+	under := make([]pressure, 3)
+	for k := range under {
+		under[k] = make(pressure, len(p.section))
+	}
+	for limit, learned := int64(2*len(blocks)), 0; ; limit *= 2 {
+		try := func(rank []int32, jump bool, limit int64, learns pressure) bool {
 			s := newSearch(p, target, rank)
 			s.jump = jump
 			var found bool
@@ -125,20 +130,45 @@ func attempt(blocks []Block, p *problem, target, maxNodes int64) (offsets []int6
 			if found {
 				offsets = s.solution
 			}
+			if learns != nil {
+				learns.learn(s.failed)
+			}
 			return found || final || nodes >= maxNodes
 		}
 		for _, order := range orders {
-			if try(ranks(blocks, p, order, nil), true) {
+			if try(ranks(blocks, p, order, nil), true, limit, nil) {
 				return offsets, final, nodes
 			}
 		}
-		if try(ranks(blocks, p, orders[0], nil), false) {
+		if try(ranks(blocks, p, orders[0], nil), false, limit, nil) {
 			return offsets, final, nodes
 		}
-		for k := range 8 {
-			if try(ranks(blocks, p, orders[k%2], random), k%4 == 3) {
+		for k := range 4 {
+			if try(ranks(blocks, p, orders[k%2], random), k%4 == 3, limit, nil) {
 				return offsets, final, nodes
 			}
+		}
+		for begin := nodes; nodes-begin < 24*limit; learned++ {
+			k := learned % len(under)
+			if try(ranksUnder(blocks, p, orders[k], random, under[k]), true, short, under[k]) {
+				return offsets, final, nodes
+			}
+		}
+	}
+}
+
+// pressure is by section how much of what failed lately failed there.
+type pressure []float64
+
+func (u pressure) learn(failed []float64) {
+	var sum float64
+	for _, f := range failed {
+		sum += math.Sqrt(f)
+	}
+	for t, f := range failed {
+		u[t] *= 0.9
+		if sum > 0 {
+			u[t] += math.Sqrt(f) / sum
 		}
 	}
 }
@@ -146,12 +176,20 @@ func attempt(blocks []Block, p *problem, target, maxNodes int64) (offsets []int6
 // ranks puts blocks in order by falling width of life (W), area (A), sections lived through (L), or load of the fullest section lived through (T).
 // With random, widths and areas are disturbed a little.
 func ranks(blocks []Block, p *problem, keys string, random *rand.Rand) []int32 {
-	var load []int64
+	return ranksUnder(blocks, p, keys, random, nil)
+}
+
+// ranksUnder counts a section as fuller than it is by the pressure that it is under, so that blocks that live where earlier searches failed come first.
+func ranksUnder(blocks []Block, p *problem, keys string, random *rand.Rand, under pressure) []int32 {
+	var load []float64
 	if p != nil {
-		load = make([]int64, len(p.section))
+		load = make([]float64, len(p.section))
 		for t, live := range p.section {
 			for _, b := range live {
-				load[t] += p.size[b]
+				load[t] += float64(p.size[b])
+			}
+			if under != nil {
+				load[t] += 0.3 * under[t] * float64(p.bound)
 			}
 		}
 	}
@@ -172,7 +210,7 @@ func ranks(blocks []Block, p *problem, keys string, random *rand.Rand) []int32 {
 				values[i][k] = float64(p.last[i]-p.first[i]) * noise
 			case 'T':
 				for t := p.first[i]; t < p.last[i]; t++ {
-					values[i][k] = max(values[i][k], float64(load[t]))
+					values[i][k] = max(values[i][k], load[t])
 				}
 			}
 		}

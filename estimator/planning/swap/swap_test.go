@@ -138,7 +138,13 @@ func TestPlansHold(t *testing.T) {
 	})
 }
 
-func hold(t *rapid.T, j *Job, p *Plan, target uint64) {
+// failer is what a test and a property have in common.
+type failer interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func hold(t failer, j *Job, p *Plan, target uint64) {
 	blocks := make([]layout.Block, len(p.Pieces))
 	l := layout.Layout{HeightBytes: target}
 	stays := map[int32][]Piece{}
