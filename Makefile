@@ -58,6 +58,7 @@ bench: setup build ## The benchmarks, those through a real sbatch included
 nightly: export GRESIZE_NIGHTLY := 1
 nightly: setup build ## What takes too long for every change: more PyTorch releases, races, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
+	@tools/setup triton $(TEST_TORCH)
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@lint/fuzz "$(FUZZ_SECONDS)"

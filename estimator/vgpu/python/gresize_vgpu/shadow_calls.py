@@ -55,6 +55,8 @@ all_reduce reduce broadcast all_gather all_gather_into_tensor _all_gather_base r
 scatter all_to_all all_to_all_single recv irecv
 """.split()
 DRAWN = "randint randperm".split()
+# In the place of an original that the owner had from its base class.
+INHERITED = object()
 
 
 class Calls:
@@ -72,8 +74,12 @@ class Calls:
             return
         follower = make(original)
         self._tell_script_compiler(original, follower)
+        self.put(owner, name, follower)
+
+    def put(self, owner, name, follower):
+        """Remembers whether the owner had the name itself: a method put back on Tensor that its base class has would look overridden."""
+        self.replaced.append((owner, name, vars(owner).get(name, INHERITED)))
         setattr(owner, name, follower)
-        self.replaced.append((owner, name, original))
 
     @staticmethod
     def _tell_script_compiler(original, follower):
@@ -96,7 +102,10 @@ class Calls:
         """A compiler wants PyTorch's own functions."""
         self.shadow.stop(why)
         for owner, name, original in reversed(self.replaced):
-            setattr(owner, name, original)
+            if original is INHERITED:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, original)
         self.replaced.clear()
 
     def is_integer(self, tensor):
@@ -591,8 +600,7 @@ class Calls:
             original = getattr(module, name, None)
             self.replace(module, name, received)
             if original is not None and getattr(package, name, None) is original:
-                setattr(package, name, getattr(module, name))
-                self.replaced.append((package, name, original))
+                self.put(package, name, getattr(module, name))
 
     # -- mixed precision
 

@@ -46,9 +46,9 @@ def _compared(base):
 ReadFloat, ReadInt = _compared(float), _compared(int)
 
 
-def hook_tensors(torch, shadow):
+def hook_tensors(torch, calls):
     """Reads of a single value: answered by what is known of the tensor, and else by the policy."""
-    tensor = torch.Tensor
+    tensor, shadow = torch.Tensor, calls.shadow
     original_item, original_bool, original_list = tensor.item, tensor.__bool__, tensor.tolist
 
     def read(self, original):
@@ -112,9 +112,10 @@ def hook_tensors(torch, shadow):
         def convert(self):
             return kind(item(self)) if self.is_cuda and shadow.on and self.numel() == 1 else original(self)
 
-        setattr(tensor, name, convert)
+        calls.put(tensor, name, convert)
 
-    tensor.item, tensor.__bool__, tensor.tolist = item, as_bool, tolist
+    for name, reader in (("item", item), ("__bool__", as_bool), ("tolist", tolist)):
+        calls.put(tensor, name, reader)
     for name, kind in (("__int__", int), ("__index__", int), ("__float__", float)):
         converted(name, kind)
 

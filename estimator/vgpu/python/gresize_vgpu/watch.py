@@ -315,7 +315,7 @@ def start(torch):
     _quietly(releases.hook_memory_fraction, torch)
     if watch.calls.shadow.policy.side != policy.OFF:
         _quietly(watch.calls.install)
-    _quietly(values.hook_tensors, torch, watch.calls.shadow)
+    _quietly(values.hook_tensors, torch, watch.calls)
     _quietly(watch.saves.hook, torch)
     _quietly(_hook_compile, watch, torch)
     _quietly(watch.loaders.hook)

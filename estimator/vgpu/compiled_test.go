@@ -1,0 +1,97 @@
+package vgpu
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestCompilerFindsOnlyPyTorch: from torch.compile on, nothing of ours is in the place of a function or method that a compiler traces, and what a
+// base class gives is given by it again.
+func TestCompilerFindsOnlyPyTorch(t *testing.T) {
+	const program = `
+import torch, types
+owners = [torch, torch.Tensor]
+def ours():
+    names = ["%s.%s" % (owner.__name__, name) for owner in owners for name, f in vars(owner).items()
+             if isinstance(f, types.FunctionType) and "gresize_vgpu" in f.__code__.co_filename]
+    return [n for n in names if n not in ("torch.compile", "torch.save", "torch.load")]
+model = torch.nn.Linear(4, 4)
+before = len(ours())
+print("before", before > 50, "add" in vars(torch.Tensor), "item" in vars(torch.Tensor))
+torch.compile(model, backend="eager")
+print("after", ours(), "add" in vars(torch.Tensor), "item" in vars(torch.Tensor))
+module = torch.nn.modules.module
+print("hooks", len(module._global_forward_hooks), len(module._global_forward_pre_hooks))
+`
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			o := runPython(t, release, 1, []string{"-c", program}, "GRESIZE_PROBE_EVENTS=1")
+			for _, want := range []string{"before True True True\n", "after [] False False\n", "hooks 0 0\n"} {
+				if !strings.Contains(o.output, want) {
+					t.Errorf("no %q in\n%s", want, o.output)
+				}
+			}
+		})
+	}
+}
+
+// compiledCase is a program of testdata/compiled.py with its allocated and reserved peak on each release.
+type compiledCase struct {
+	name  string
+	peaks map[string][2]int64
+}
+
+// compiledParameters are those of the network of testdata/compiled.py.
+const compiledParameters = 2*1024*4096 + 4096 + 2*4096 + 1024
+
+func (c compiledCase) check(t *testing.T, release, venv string) {
+	o := runPython(t, venv, 1, []string{"testdata/compiled.py", c.name}, "GRESIZE_PROBE_SECONDS=400")
+	if o.failed || !o.reports.Stopped || len(o.ranks) != 1 {
+		t.Fatalf("failed %v, stopped %v, %d ranks\n%s", o.failed, o.reports.Stopped, len(o.ranks), o.output)
+	}
+	r := o.ranks[0]
+	if r.Coverage.Values.Stopped != "compile" {
+		t.Errorf("values were followed until %q", r.Coverage.Values.Stopped)
+	}
+	if want, ok := c.peaks[release]; ok && (r.PeakAllocatedBytes != want[0] || r.PeakReservedBytes != want[1]) {
+		t.Errorf("allocated %d, reserved %d; before %d, %d", r.PeakAllocatedBytes, r.PeakReservedBytes, want[0], want[1])
+	}
+	if least := trainingState(compiledParameters); c.name != "flex_attention" && !strings.HasPrefix(c.name, "max_autotune") && r.PeakAllocatedBytes < least {
+		t.Errorf("allocated %d, the training state alone is %d", r.PeakAllocatedBytes, least)
+	}
+	t.Logf("allocated %d, reserved %d, %d MiB and %d MiB, %.1f s", r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakAllocatedBytes/mib, r.PeakReservedBytes/mib, r.WallSeconds)
+}
+
+// TestCompiledWithoutTriton traces both passes and runs them by PyTorch's own kernels.
+func TestCompiledWithoutTriton(t *testing.T) {
+	c := compiledCase{"aot_eager", map[string][2]int64{"2.6.0": {486769664, 606076928}, "2.11.0": {487818240, 606076928}}}
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			c.check(t, release, release)
+		})
+	}
+}
+
+// TestCompiled runs what needs Triton; `make nightly` prepares the environments.
+func TestCompiled(t *testing.T) {
+	var cases []compiledCase
+	if os.Getenv("GRESIZE_NIGHTLY") == "1" {
+		for _, name := range strings.Fields(`default fullgraph reduce_overhead max_autotune max_autotune_no_cudagraphs dynamic compiled_optimizer
+			graph_break flex_attention checkpointed`) {
+			cases = append(cases, compiledCase{name: name})
+		}
+	}
+	for _, c := range cases {
+		for _, release := range []string{"2.6.0", "2.11.0"} {
+			t.Run(c.name+"-"+release, func(t *testing.T) {
+				dir := t.TempDir() // a cache that another run filled would leave the compiler out
+				t.Setenv("TORCHINDUCTOR_CACHE_DIR", dir+"/inductor")
+				t.Setenv("TRITON_CACHE_DIR", dir+"/triton")
+				c.check(t, release, release+"-triton")
+			})
+		}
+	}
+}
