@@ -218,6 +218,8 @@ class Calls:
                     self._written(args[0], plan)
             elif table and args and self._overwritten(original, args):
                 self._fresh(args[0], original, args, kwargs)
+            elif table and len(args) == 4 and getattr(original, "__name__", "") == "scatter_":
+                self._permuted(args[0], original, args)
             return result
 
         return call
@@ -238,6 +240,25 @@ class Calls:
         mirror = shadow.compute(lambda: original(self.torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu"), *args[1:], **kwargs))
         if mirror is not None:
             shadow.put(tensor, mirror, KNOWN)
+
+    def _permuted(self, tensor, original, args):
+        """A tensor that nothing was known of is known when each of its elements is written, as the inverse of a permutation is."""
+        shadow, torch = self.shadow, self.torch
+        if type(tensor) is not torch.Tensor or not tensor.is_cuda or tensor.dim() != 1 or not self.is_integer(tensor) or not shadow.small(tensor):
+            return
+        plan = shadow.plan(args[1:], {})
+        if plan is None:
+            return
+
+        def whole():
+            index, n = plan.args[1], tensor.numel()
+            if index.dim() != 1 or index.numel() != n or not torch.equal(index.sort().values, torch.arange(n, device="cpu")):
+                return None
+            return original(torch.empty(n, dtype=tensor.dtype, device="cpu"), *plan.args)
+
+        mirror = shadow.compute(whole)
+        if mirror is not None:
+            shadow.put(tensor, mirror, plan.kind())
 
     def healthy(self, value):
         shadow = self.shadow
