@@ -76,6 +76,7 @@ func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 		{"enforce without rows", "version = 1\nmode = \"enforce\"\n", "", "[[target]]"},
 		{"address", "version = 1\n[probe]\nlisten = \"here\"\n", ":3:1", "127.0.0.1"},
 		{"url", "version = 1\n[probe]\nurl = \"file:///etc\"\n", ":3:1", "http://"},
+		{"days to keep", "version = 1\n[log]\nkeep_days = -1\n", ":3:1", "between 0 and 36500"},
 		{"partition", "version = 1\n[probe]\npartition = \"a b\"\n", ":3:1", "plain name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
