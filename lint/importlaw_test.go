@@ -22,7 +22,9 @@ var heavy = map[string][]string{
 	"github.com/BurntSushi/toml":       {"daemon/config"},
 	"github.com/mattn/go-sqlite3":      {"daemon/decisionlog"},
 	"github.com/coreos/go-systemd/v22": {"daemon/systemd"},
-	"github.com/spf13/cobra":           {"cmd/gresize", "cmd/gresized", "cmd/gresize-probe", "cmd/gresize-launch"},
+	"github.com/spf13/cobra":           {"cmd/gresize", "cmd/gresized", "cmd/gresize-probe", "cmd/gresize-launch", "cmd/gresize-estimator"},
+	"github.com/hashicorp":             {"estimator/contract"},
+	"google.golang.org":                {"estimator/contract"},
 }
 
 // onlyTests are the dependencies that no program may hold: only tests, and the helpers of tests, whose names end in "test".

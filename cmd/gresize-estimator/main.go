@@ -1,0 +1,156 @@
+// Command gresize-estimator drives estimator plugins by hand, checks them against the contract, and serves the bundled
+// estimator as one. `gresize estimator` starts it, so that gresize itself needs no gRPC.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/contract"
+	"github.com/gresize/gresize/estimator/contract/contracttest"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/trace"
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	root := newRootCommand()
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "gresize estimator:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{Use: "gresize estimator", Short: "Drive and check estimator plugins", SilenceUsage: true, SilenceErrors: true}
+	root.AddCommand(newRunCommand(), newCheckCommand(), newServeCommand())
+	return root
+}
+
+func newRunCommand() *cobra.Command {
+	var bundle, card string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use: "run PLUGIN --bundle FILE --gpu NAME [-- ARGS]", Short: "Ask a plugin about a bundle, and print its answer", Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			profile, err := gpu.Load(card)
+			if err != nil {
+				return err
+			}
+			path, err := filepath.Abs(bundle)
+			if err != nil {
+				return err
+			}
+			return runPlugin(c.Context(), args, contract.NewRequest(path, profile), timeout, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().StringVar(&bundle, "bundle", "", "the trace bundle `FILE` (gresize estimate --bundle writes one)")
+	c.Flags().StringVar(&card, "gpu", "", "the GPU `NAME` (gresize gpu list)")
+	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "the time for the answer")
+	_ = c.MarkFlagRequired("bundle") // the flag is there
+	_ = c.MarkFlagRequired("gpu")
+	return c
+}
+
+func runPlugin(ctx context.Context, args []string, r contract.Request, timeout time.Duration, stdout, stderr io.Writer) error {
+	command, err := commandOf(args)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	client, err := contract.Start(ctx, command)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	started := time.Since(begun)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	begun = time.Now()
+	e, err := client.Estimate(ctx, r)
+	fmt.Fprintf(stderr, "%s %s, contract %d: start %s, call %s\n", client.Info().Name, client.Info().Version, client.ContractVersion(),
+		started.Round(10*time.Microsecond), time.Since(begun).Round(10*time.Microsecond))
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(stdout)
+	out.SetIndent("", "  ")
+	return out.Encode(e)
+}
+
+func newCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "check PLUGIN [-- ARGS]", Short: "Run the contract suite on a plugin", Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			command, err := commandOf(args)
+			if err != nil {
+				return err
+			}
+			scratch, err := os.MkdirTemp("", "gresize-check-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(scratch)
+			card, err := gpu.Load("a100-80")
+			if err != nil {
+				return err
+			}
+			s := contracttest.Subject{Command: command, Bundle: filepath.Join(scratch, "sound.bundle"), Card: card, Scratch: scratch}
+			if err := trace.WriteFile(s.Bundle, contracttest.SoundBundle(card)); err != nil {
+				return err
+			}
+			return report(contracttest.Check(c.Context(), s), c.OutOrStdout())
+		},
+	}
+}
+
+func report(results []contracttest.Result, stdout io.Writer) error {
+	failed := 0
+	for _, r := range results {
+		word := "ok"
+		if r.Err != nil {
+			word, failed = r.Err.Error(), failed+1
+		}
+		fmt.Fprintf(stdout, "%-42s %s\n", r.Case, word)
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d cases failed", failed, len(results))
+	}
+	return nil
+}
+
+func newServeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "serve vgpu", Short: "Be a plugin: the bundled estimator, for a host to start", Args: cobra.ExactArgs(1), ValidArgs: []string{"vgpu"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] != "vgpu" {
+				return errors.New("the bundled estimator is vgpu")
+			}
+			contract.Serve(bundled.VGPU{})
+			return nil
+		},
+	}
+}
+
+// commandOf finds the program as a shell would.
+func commandOf(args []string) (contract.Command, error) {
+	path, err := exec.LookPath(args[0])
+	if err != nil {
+		return contract.Command{}, err
+	}
+	path, err = filepath.Abs(path)
+	return contract.Command{Path: path, Args: args[1:]}, err
+}

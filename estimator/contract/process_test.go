@@ -1,0 +1,218 @@
+package contract
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+)
+
+// roleVariable makes this test's own program a plugin.
+const roleVariable = "GRESIZE_TEST_PLUGIN"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleVariable) {
+	case "":
+		os.Exit(m.Run())
+	case "newer":
+		serveVersions(teller{}, Version, Version+1)
+	case "newest":
+		serveVersions(teller{}, Version+1)
+	case "silent":
+		select {}
+	case "elsewhere":
+		fmt.Println("1|1|tcp|127.0.0.1:1|grpc|")
+		select {}
+	default:
+		Serve(teller{})
+	}
+}
+
+// teller answers with what it sees of its process.
+type teller struct{}
+
+func (teller) Info() Info { return Info{Name: "teller", Version: "1"} }
+
+func (teller) Estimate(_ context.Context, r Request) (estimator.Estimate, error) {
+	detail := ""
+	switch r.Bundle {
+	case "environment":
+		detail = strings.Join(os.Environ(), " ")
+	case "files":
+		entries, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			return estimator.Estimate{}, err
+		}
+		for _, e := range entries {
+			to, _ := os.Readlink("/proc/self/fd/" + e.Name())
+			detail += to + " "
+		}
+	case "fork":
+		child := exec.Command("/bin/sleep", "600")
+		if err := child.Start(); err != nil {
+			return estimator.Estimate{}, err
+		}
+		detail = strconv.Itoa(child.Process.Pid)
+	case "memory":
+		block := make([]byte, 1<<30)
+		for i := 0; i < len(block); i += 4096 {
+			block[i] = 1
+		}
+		detail = strconv.Itoa(len(block))
+	}
+	return estimator.NewUnknown("teller", r.GPU.ID, estimator.Reason{Code: "told", Detail: detail[:min(len(detail), estimator.MaxDetailBytes)]}), nil
+}
+
+func command(t *testing.T, role string) Command {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Command{Path: path, Dir: t.TempDir(), Env: []string{roleVariable + "=" + role}}
+}
+
+func ask(t *testing.T, c *Client, what string) (string, error) {
+	t.Helper()
+	card, err := gpu.Load("a100-80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	e, err := c.Estimate(ctx, NewRequest(what, card))
+	if err != nil {
+		return "", err
+	}
+	return e.Reasons[0].Detail, nil
+}
+
+func TestNegotiation(t *testing.T) {
+	c, err := Start(t.Context(), command(t, "newer"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.ContractVersion() != Version {
+		t.Errorf("version %d, want the highest that both have, %d", c.ContractVersion(), Version)
+	}
+	if _, err := Start(t.Context(), command(t, "newest")); !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "version") {
+		t.Errorf("a plugin of no common version: %v", err)
+	}
+}
+
+func TestStartFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		command Command
+		says    string
+	}{
+		"no program": {Command{Path: "/nonexistent/plugin"}, "no such file"},
+		"relative":   {Command{Path: "plugin"}, "absolute"},
+		"no plugin":  {Command{Path: "/bin/echo", Args: []string{"hello"}}, "hello"},
+		"ends":       {Command{Path: "/bin/false"}, ""},
+		"silent":     {command(t, "silent"), ""},
+		"elsewhere":  {command(t, "elsewhere"), "127.0.0.1:1"},
+	} {
+		c.command.StartTimeout = time.Second
+		begun := time.Now()
+		client, err := Start(t.Context(), c.command)
+		if err == nil {
+			client.Close()
+		}
+		if !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("%s: took %s", name, took)
+		}
+	}
+}
+
+// TestNothingIsInherited starts a plugin from a host that has a secret in its environment and an open file without the close-on-exec flag.
+func TestNothingIsInherited(t *testing.T) {
+	t.Setenv("GRESIZE_TEST_SECRET", "hunter2")
+	secret := t.TempDir() + "/secret"
+	if err := os.WriteFile(secret, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := syscall.Open(secret, syscall.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	dir := command(t, "teller")
+	c, err := Start(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if text, err := ask(t, c, "environment"); err != nil || strings.Contains(text, "hunter2") || !strings.Contains(text, "LANG=C.UTF-8") {
+		t.Errorf("environment: %v: %s", err, text)
+	}
+	if text, err := ask(t, c, "files"); err != nil || strings.Contains(text, "secret") || !strings.Contains(text, "/dev/null") {
+		t.Errorf("files: %v: %s", err, text)
+	}
+	c.Close()
+	if left, err := os.ReadDir(dir.Dir); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func TestMemoryIsLimited(t *testing.T) {
+	c, err := Start(t.Context(), command(t, "teller"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if text, err := ask(t, c, "memory"); !errors.Is(err, ErrDied) || !strings.Contains(err.Error(), "out of memory") {
+		t.Errorf("a GiB under the default limit: %q %v", text, err)
+	}
+}
+
+// TestGroupIsEnded lets a plugin fork, and ends it politely, by force, and by the hand of a stranger.
+func TestGroupIsEnded(t *testing.T) {
+	for name, end := range map[string]func(c *Client){
+		"closed":  func(c *Client) { c.Close() },
+		"killed":  func(c *Client) { c.Kill() },
+		"crashed": func(c *Client) { _ = c.process.cmd.Process.Kill(); <-c.Done(); c.Close() },
+		"stopped": func(c *Client) { _ = c.process.cmd.Process.Signal(syscall.SIGSTOP); c.Close() },
+	} {
+		c, err := Start(t.Context(), command(t, "teller"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		child, err := ask(t, c, "fork")
+		if err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		end(c)
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("%s: took %s", name, took)
+		}
+		if !gone(child) {
+			t.Errorf("%s: the child %s lives", name, child)
+		}
+	}
+}
+
+// gone waits until a process has ended; one that waits for its new parent has.
+func gone(pid string) bool {
+	for range 100 {
+		status, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil || strings.Contains(string(status), ") Z ") {
+			return true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return false
+}
