@@ -20,6 +20,7 @@ type machine struct {
 	leaving         []int32 // blocks on their way out, in order
 	away            returns // blocks that are out, by the step that wants them back
 	state           []state
+	large           []int32 // blocks on the card that may be moved, in no order
 	next            []int32 // by block: index of the next access
 	planned         *loadTree
 }
@@ -27,6 +28,7 @@ type machine struct {
 type state struct {
 	on, leaving bool
 	move        int32 // the current trip, or -1
+	place       int32 // in large
 	since       int64
 	arrives     int64
 }
@@ -167,6 +169,10 @@ func (b *buckets) at(step int32) []int32 { return b.items[b.from[step]:b.from[st
 func (m *machine) arrive(b int32, since int64) {
 	s := &m.state[b]
 	s.on, s.since, s.move, s.arrives = true, since, -1, 0
+	if m.job.Blocks[b].SizeBytes >= MinBytes {
+		s.place = int32(len(m.large))
+		m.large = append(m.large, b)
+	}
 	m.used += m.job.Blocks[b].SizeBytes
 	m.plan.PeakBytes = max(m.plan.PeakBytes, m.used)
 }
@@ -175,6 +181,11 @@ func (m *machine) arrive(b int32, since int64) {
 func (m *machine) depart(b int32, at int64) {
 	s := &m.state[b]
 	m.plan.Pieces = append(m.plan.Pieces, Piece{Block: b, From: s.since, To: at})
+	if m.job.Blocks[b].SizeBytes >= MinBytes {
+		last := m.large[len(m.large)-1]
+		m.large[s.place], m.state[last].place = last, s.place
+		m.large = m.large[:len(m.large)-1]
+	}
 	m.used -= m.job.Blocks[b].SizeBytes
 	s.on, s.leaving = false, false
 }
@@ -236,14 +247,21 @@ func (m *machine) room(size uint64, step int32) (waited int32, err error) {
 // victim is the block on the card whose next use is farthest away, and the largest of those.
 func (m *machine) victim(step int32) int32 {
 	best, bestUse := int32(-1), step
-	for i := range m.state {
+	for _, i := range m.large {
 		s := &m.state[i]
-		if !s.on || s.leaving || m.job.Blocks[i].SizeBytes < MinBytes || int(m.next[i]) >= len(m.job.Accesses[i]) {
+		if s.leaving || int(m.next[i]) >= len(m.job.Accesses[i]) {
 			continue
 		}
 		use := m.job.Accesses[i][m.next[i]]
-		if use > bestUse || use == bestUse && best >= 0 && m.job.Blocks[i].SizeBytes > m.job.Blocks[best].SizeBytes {
-			best, bestUse = int32(i), use
+		if best < 0 {
+			if use > bestUse {
+				best, bestUse = i, use
+			}
+			continue
+		}
+		size, bestSize := m.job.Blocks[i].SizeBytes, m.job.Blocks[best].SizeBytes
+		if use > bestUse || use == bestUse && (size > bestSize || size == bestSize && i < best) {
+			best, bestUse = i, use
 		}
 	}
 	return best
