@@ -151,7 +151,7 @@ type userNames map[uint32]string
 func (n userNames) of(uid uint32) string {
 	name, known := n[uid]
 	if !known {
-		name = userName(uid)
+		name = strings.TrimPrefix(userName(uid), "uid ") // one word, for awk and cut
 		n[uid] = name
 	}
 	return name
