@@ -2,6 +2,7 @@ package vgpu
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -37,6 +38,22 @@ print("hooks", len(module._global_forward_hooks), len(module._global_forward_pre
 	}
 }
 
+// TestCompileWorkersAreNoPrograms: the compiler's own processes open the GPU and are killed, which made every compiled program's answer `unknown`.
+func TestCompileWorkersAreNoPrograms(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "torch", "_inductor", "compile_worker")
+	entry := filepath.Join(dir, "__main__.py")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(entry, []byte("import os, torch\ntorch.cuda.init()\nprint('begun', flush=True)\nos._exit(0)\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := runPython(t, "2.6.0", 1, []string{entry})
+	if o.failed || !strings.Contains(o.output, "begun") || len(o.reports.Reasons) != 0 {
+		t.Errorf("failed %v, reasons %v\n%s", o.failed, o.reports.Reasons, o.output)
+	}
+}
+
 // compiledCase is a program of testdata/compiled.py with its allocated and reserved peak on each release.
 type compiledCase struct {
 	name  string
@@ -50,6 +67,9 @@ func (c compiledCase) check(t *testing.T, release, venv string) {
 	o := runPython(t, venv, 1, []string{"testdata/compiled.py", c.name}, "GRESIZE_PROBE_SECONDS=400")
 	if o.failed || !o.reports.Stopped || len(o.ranks) != 1 {
 		t.Fatalf("failed %v, stopped %v, %d ranks\n%s", o.failed, o.reports.Stopped, len(o.ranks), o.output)
+	}
+	if len(o.reports.Reasons) != 0 {
+		t.Errorf("reasons %v", o.reports.Reasons)
 	}
 	r := o.ranks[0]
 	if r.Coverage.Values.Stopped != "compile" {

@@ -6,6 +6,8 @@ take memory of different size, the largest is kept, or its size noted, so that t
 """
 import functools
 import inspect
+import os
+import sys
 
 from . import after_import, report, values
 
@@ -31,6 +33,11 @@ def counts():
         "workspace_bytes": Choices.workspace_bytes,
         "kernel_lists": Choices.kernel_lists,
     }
+
+
+def is_compile_worker():
+    """A process of the compiler's own trains nothing, and is killed when its parent ends: that is no program that was cut short."""
+    return os.path.dirname(os.path.abspath((getattr(sys, "argv", None) or [""])[0])).endswith(os.path.join("torch", "_inductor", "compile_worker"))
 
 
 def watch_imports():

@@ -301,6 +301,8 @@ def _quietly(function, *args):
 
 def start(torch):
     """Called once torch has been imported."""
+    if tuning.is_compile_worker():
+        return
     watch = Watch(torch)
     if not torch.version.cuda:
         report.write(watch, "cpu_only_torch")  # its last report, however the program ends
