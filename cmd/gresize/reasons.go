@@ -47,6 +47,7 @@ var reasonWords = map[string]reasonWord{
 	"probe_refused":        {text: "the probe was refused", ours: true},
 	"no_gpu_used":          {text: "the command put nothing on a GPU"},
 	"several_gpus":         {text: "several processes used a GPU at once"},
+	"estimator_fell_back":  {text: "another estimator was asked first and had no answer"},
 	"ranks_not_run":        {text: "only some ranks of the job were run"},
 }
 

@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/capacity"
+	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/vgpu"
 )
 
 // bundleEstimator hands a bundle to the estimator of the virtual GPU on which it was recorded.
@@ -25,12 +23,7 @@ func (bundleEstimator) Estimate(_ context.Context, bundle []byte, profile string
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	if b.Manifest.GPU.ID != card.ID {
-		return estimator.Estimate{}, fmt.Errorf("recorded on a %q, the job is probed on a %s", b.Manifest.GPU.ID, card.ID)
-	}
-	e := vgpu.Estimate(b, card)
-	capacity.SetMinimum(&e, b)
-	return e, nil
+	return bundled.VGPU{}.FromBundle(b, card)
 }
 
 // checkBundle says what is wrong with a bundle that arrived.

@@ -120,13 +120,15 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for probes: %w", err)
 	}
+	estimators := newEstimators(c, logger)
+	defer estimators.Close()
 	manager := jobs.New(jobs.Config{
 		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), Version: version, Rules: cards.Rules(), ProfileOf: cards.ProfileOf,
 		Probe: jobs.ProbeOptions{Partition: c.Probe.Partition, Account: c.Probe.Account, QOS: c.Probe.QOS, URL: c.ProbeURL(probeListener.Addr().String()),
 			TimeLimitMinutes: int((c.Probe.TimeLimit.Std() + time.Minute - 1) / time.Minute), CPUs: c.Probe.CPUs, MemoryMiB: int(c.Probe.Memory >> 20),
 			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning},
 		Log: log, Spool: files, Slurm: slurm, Launcher: &launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout},
-		Estimator: bundleEstimator{}, Logger: logger, Failpoint: failpoint(),
+		Estimator: estimators, Logger: logger, Failpoint: failpoint(),
 	})
 	probes := probeapi.New(manager, checkBundle, logger)
 	submits := server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager, Logger: logger})

@@ -43,6 +43,7 @@ type Config struct {
 	GPU            map[string]GPU `toml:"gpu"`
 	Targets        []Target       `toml:"target"`
 	Shard          Shard          `toml:"shard"`
+	Estimators     []Estimator    `toml:"estimator"`
 }
 
 // Socket is where the plugin finds the daemon.

@@ -37,10 +37,10 @@ func TestExampleFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(full.Targets) != 3 || len(full.GPU) != 2 || full.Shard.Max != 80 {
+	if len(full.Targets) != 3 || len(full.GPU) != 2 || full.Shard.Max != 80 || len(full.Estimators) != 2 {
 		t.Errorf("the examples in the file were not read: %+v", full)
 	}
-	full.Targets, full.GPU, full.Shard = nil, nil, Shard{}
+	full.Targets, full.GPU, full.Shard, full.Estimators = nil, nil, Shard{}, c.Estimators
 	full.Slurm.Conf, full.Probe.URL = "", ""
 	c.GPU = nil
 	if a, b := toText(*full), toText(*c); a != b {

@@ -199,6 +199,9 @@ func (c *Config) check() *FileError {
 			return bad("gpu."+name, "[gpu.a100] with profile = \"A100-80\"", "needs a plain name and a profile")
 		}
 	}
+	if fault := c.checkEstimators(bad); fault != nil {
+		return fault
+	}
 	return c.checkTargets(bad)
 }
 

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"log/slog"
+
+	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/pluginhost"
+	"github.com/gresize/gresize/estimator/contract"
+)
+
+// newEstimators makes the host of the estimators that the configuration names.
+func newEstimators(c *config.Config, logger *slog.Logger) *pluginhost.Host {
+	var entries []pluginhost.Entry
+	for _, e := range c.Estimators {
+		entry := pluginhost.Entry{Name: e.Name, Timeout: e.Timeout.Std()}
+		if len(e.Command) == 0 {
+			entry.Builtin = bundleEstimator{}
+		} else {
+			entry.Command = contract.Command{Path: e.Command[0], Args: e.Command[1:]}
+		}
+		entries = append(entries, entry)
+	}
+	return pluginhost.New(entries, logger)
+}

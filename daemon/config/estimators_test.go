@@ -1,0 +1,29 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestEstimators(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\n":   "",
+		"[[estimator]]\nname = \"mine\"\n":                                  "not built in",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"mine\"]\n":            "no absolute path",
+		"[[estimator]]\nname = \"vgpu\"\n[[estimator]]\nname = \"vgpu\"\n":  "twice",
+		"[[estimator]]\nname = \"vgpu\"\ntimeout = \"2h\"\n":                "not between",
+		"[[estimator]]\nname = \"\"\n":                                      "no plain name",
+		strings.Repeat("[[estimator]]\nname = \"vgpu\"\n", maxEstimators+1): "at most",
+		"[[estimator]]\nname = \"vgpu\"\ncomand = [\"/usr/bin/mine\"]\n":    "did you mean command",
+	} {
+		c, err := Parse("f", "version = 1\n"+text)
+		switch {
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%q: %v, want %q", text, err, want)
+		case err == nil && (len(c.Estimators) != 1 || c.Estimators[0].Timeout.Std() != 10*time.Second):
+			t.Errorf("%q: %+v", text, c.Estimators)
+		}
+	}
+}

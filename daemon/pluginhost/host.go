@@ -1,0 +1,265 @@
+// Package pluginhost asks the estimators that a site has named, in its order. One that runs as a plugin is supervised: started when it is
+// needed, given a deadline for each call, killed when it breaks its word, restarted with growing pauses, and left alone for a while
+// when it keeps dying. Whatever one of them does, the next is asked.
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/contract"
+	"github.com/gresize/gresize/estimator/gpu"
+)
+
+// The rules of supervision.
+const (
+	firstPause = time.Second
+	maxPause   = time.Minute
+	// breakerDeaths within breakerWindow put a plugin aside for breakerWindow.
+	breakerDeaths = 5
+	breakerWindow = 5 * time.Minute
+)
+
+// Reason codes that a host adds to an answer.
+const codeFellBack = "estimator_fell_back"
+
+// Builtin is an estimator that runs in the host's own process.
+type Builtin interface {
+	Estimate(ctx context.Context, bundle []byte, card string) (estimator.Estimate, error)
+}
+
+// Entry is one estimator of the site's list. Either Builtin or Command is given.
+type Entry struct {
+	Name    string
+	Builtin Builtin
+	Command contract.Command
+	// Timeout is the time for one call of a plugin, its start not included.
+	Timeout time.Duration
+}
+
+// Host asks estimators. Make it with New, end it with Close.
+type Host struct {
+	entries []Entry
+	plugins []*supervised // nil for what is built in
+	logger  *slog.Logger
+}
+
+// New makes a host. No plugin is started before it is asked.
+func New(entries []Entry, logger *slog.Logger) *Host {
+	h := &Host{entries: entries, logger: logger}
+	for _, e := range entries {
+		var p *supervised
+		if e.Builtin == nil {
+			p = &supervised{entry: e, logger: logger, now: time.Now}
+		}
+		h.plugins = append(h.plugins, p)
+	}
+	return h
+}
+
+// Close ends all plugins.
+func (h *Host) Close() {
+	var wait sync.WaitGroup
+	for _, p := range h.plugins {
+		if p != nil {
+			wait.Go(p.close)
+		}
+	}
+	wait.Wait()
+}
+
+// Estimate asks one estimator after the other until one knows. Its answer bears a reason for each that was asked in vain. Where none
+// knows, the answer is the first unknown one; where none even answers, it is an error.
+func (h *Host) Estimate(ctx context.Context, bundle []byte, card string) (estimator.Estimate, error) {
+	var unknown *estimator.Estimate
+	var inVain []string
+	var faults []error
+	for i, entry := range h.entries {
+		e, err := h.askOne(ctx, i, bundle, card)
+		if ctx.Err() != nil {
+			return estimator.Estimate{}, ctx.Err()
+		}
+		if err != nil {
+			h.logger.Warn("estimator has no answer", "estimator", entry.Name, "gpu", card, "error", err)
+			faults = append(faults, fmt.Errorf("%s: %w", entry.Name, err))
+			inVain = append(inVain, fmt.Sprintf("%s: %v", entry.Name, err))
+			continue
+		}
+		if e.Confidence != estimator.Unknown {
+			return withReasons(e, inVain), nil
+		}
+		h.logger.Info("estimator does not know", "estimator", entry.Name, "gpu", card, "reason", e.Reasons[0].Code)
+		inVain = append(inVain, entry.Name+": unknown, "+e.Reasons[0].Code)
+		if unknown == nil {
+			unknown = &e
+		}
+	}
+	if unknown == nil {
+		return estimator.Estimate{}, errors.Join(faults...)
+	}
+	if len(h.entries) == 1 {
+		return *unknown, nil
+	}
+	return withReasons(*unknown, inVain), nil
+}
+
+func withReasons(e estimator.Estimate, inVain []string) estimator.Estimate {
+	for _, text := range inVain {
+		if len(e.Reasons) == estimator.MaxReasons {
+			break
+		}
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: codeFellBack, Detail: strings.ToValidUTF8(text[:min(len(text), estimator.MaxDetailBytes)], "")})
+	}
+	return e
+}
+
+func (h *Host) askOne(ctx context.Context, i int, bundle []byte, card string) (estimator.Estimate, error) {
+	if p := h.plugins[i]; p != nil {
+		return p.ask(ctx, bundle, card)
+	}
+	e, err := h.entries[i].Builtin.Estimate(ctx, bundle, card)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	return e, contract.CheckAnswer(&e, contract.Info{Name: h.entries[i].Name}, e.GPU)
+}
+
+// supervised is one plugin over all its lives.
+type supervised struct {
+	entry  Entry
+	logger *slog.Logger
+	now    func() time.Time
+
+	mu     sync.Mutex
+	client *contract.Client // nil: it does not run
+	closed bool
+	deaths []time.Time // of the last breakerWindow
+	pause  time.Duration
+	resume time.Time // no start before
+}
+
+func (p *supervised) ask(ctx context.Context, bundle []byte, name string) (estimator.Estimate, error) {
+	card, err := gpu.Load(name)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	client, err := p.running(ctx)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	path, err := keepBundle(p.entry.Command.Dir, bundle)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	defer os.Remove(path)
+	call, cancel := context.WithTimeout(ctx, p.entry.Timeout)
+	defer cancel()
+	e, err := client.Estimate(call, contract.NewRequest(path, card))
+	switch {
+	case err == nil:
+		p.worked()
+	case errors.Is(err, contract.ErrDeadline), errors.Is(err, contract.ErrDied), errors.Is(err, contract.ErrFlood):
+		p.died(client, err)
+	}
+	return e, err
+}
+
+// keepBundle writes a bundle where a plugin can read it. A plugin gets a copy of its own, which it cannot spoil for the next.
+func keepBundle(dir string, bundle []byte) (path string, err error) {
+	f, err := os.CreateTemp(dir, "gresize-*.bundle")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(bundle)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// running returns the plugin's process, and starts it if need be and if the rules allow.
+func (p *supervised) running(ctx context.Context) (*contract.Client, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errors.New("the host ends")
+	}
+	if p.client != nil {
+		select {
+		case <-p.client.Done():
+			p.diedLocked(p.client, errors.New("it ended between two calls"))
+		default:
+			return p.client, nil
+		}
+	}
+	if wait := p.resume.Sub(p.now()); wait > 0 {
+		return nil, fmt.Errorf("it died %d times in %s and is not started for another %s", len(p.deaths), breakerWindow, wait.Round(100*time.Millisecond))
+	}
+	client, err := contract.Start(ctx, p.entry.Command)
+	if err == nil && client.Info().Name != p.entry.Name {
+		err = fmt.Errorf("it calls itself %q: use that as its name", client.Info().Name)
+		client.Kill()
+	}
+	if err != nil {
+		p.diedLocked(nil, err)
+		return nil, err
+	}
+	p.client = client
+	p.logger.Info("estimator started", "estimator", p.entry.Name, "version", client.Info().Version, "contract", client.ContractVersion())
+	return client, nil
+}
+
+func (p *supervised) worked() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pause = 0
+}
+
+func (p *supervised) died(client *contract.Client, cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.diedLocked(client, cause)
+}
+
+// diedLocked counts a death and says when the next start may be. Of several calls that see one death, the first counts it.
+func (p *supervised) diedLocked(client *contract.Client, cause error) {
+	if client != nil {
+		if p.client != client {
+			return
+		}
+		p.client = nil
+		client.Kill()
+	}
+	now := p.now()
+	for len(p.deaths) > 0 && now.Sub(p.deaths[0]) >= breakerWindow {
+		p.deaths = p.deaths[1:]
+	}
+	p.deaths = append(p.deaths, now)
+	if p.pause = min(2*p.pause, maxPause); p.pause == 0 {
+		p.pause = firstPause
+	}
+	p.resume = now.Add(p.pause)
+	if len(p.deaths) >= breakerDeaths {
+		p.resume = now.Add(breakerWindow)
+		p.logger.Error("estimator is put aside: it keeps dying", "estimator", p.entry.Name, "deaths", len(p.deaths), "until", p.resume, "error", cause)
+		return
+	}
+	p.logger.Warn("estimator died", "estimator", p.entry.Name, "next_start_after", p.pause, "error", cause)
+}
+
+func (p *supervised) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.client != nil {
+		p.client.Close()
+		p.client = nil
+	}
+}
