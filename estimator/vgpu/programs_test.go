@@ -16,6 +16,8 @@ func TestHabitsOfPrograms(t *testing.T) {
 	}{
 		{name: "second_device", devices: 2},
 		{name: "batch_sampler", devices: 1},
+		{name: "default_device", devices: 1},
+		{name: "masks", devices: 1},
 		{name: "script", devices: 1, decides: true},
 	} {
 		for _, release := range []string{"2.6.0", "2.11.0"} {

@@ -18,6 +18,44 @@ def second_device():
         optimizer.step()
 
 
+def default_device():
+    """What is made where the program names no device is on the one that it set."""
+    with torch.device("cuda"):
+        made = [torch.arange(8), torch.zeros(8), torch.ones(8), torch.full((8,), 1.0), torch.tensor([1.0]), torch.randperm(8), torch.eye(8)]
+    with torch.device("meta"):
+        assert torch.zeros(8).is_meta
+    assert all(t.is_cuda for t in made), [t.device for t in made]
+    _steps(lambda model: model(torch.randn(8, 64, device="cuda") * made[1][0]))
+
+
+def masks():
+    """Masks of more floats than are followed of other origin: which attention is taken depends on them."""
+    causal, size = nn.modules.transformer._detect_is_causal_mask, 200
+    no = float("-inf")
+    above = torch.ones(size, size, dtype=torch.bool, device="cuda").triu(1)
+    assert causal(torch.triu(torch.full((size, size), no, device="cuda"), diagonal=1), None, size)
+    assert causal(nn.Transformer.generate_square_subsequent_mask(size).to("cuda"), None, size)
+    assert causal(torch.zeros(size, size, device="cuda").masked_fill_(above, no), None, size)
+    assert causal(torch.zeros(size, size, device="cuda").masked_fill(torch.tril(torch.ones(size, size, device="cuda")) == 0, no), None, size)
+    assert not causal(torch.zeros(size, size, device="cuda"), None, size)
+    attended = torch.ones(64, 256, device="cuda")
+    assert torch.all(attended == 1) and ((1.0 - attended[:, None, None, :]) == 0).all()
+    row = attended[5]
+    attended[3, 5:] = 0
+    assert not torch.all(attended == 1) and attended.sum() == 64 * 256 - 251
+    large = torch.zeros(2000, 2000, device="cuda").unsqueeze_(0)
+    assert large.shape == (1, 2000, 2000) and row.numel() == 256
+    _steps(lambda model: model(torch.randn(8, 64, device="cuda")))
+
+
+def _steps(forward):
+    model = nn.Linear(64, 64).to("cuda")
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(8):
+        forward(model).sum().backward()
+        optimizer.step()
+
+
 def _epochs(after):
     data = torch.utils.data.TensorDataset(torch.randn(3000, 3, 32, 32), torch.randint(0, 10, (3000,)))
     model = nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)).cuda()

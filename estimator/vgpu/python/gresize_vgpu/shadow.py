@@ -15,7 +15,9 @@ from .policy import MOST_ROUTES
 
 # Larger tensors are not followed: they cost time, and what is decided by them is bounded by their size.
 MOST_ELEMENTS = 1 << 20
-MOST_FLOATS = 1 << 12
+MOST_FLOATS = 1 << 12  # but for those made of constants, such as masks, which may be as large as integers
+# Of one number alone, which costs time only where it is reduced.
+MOST_EXPANDED = 1 << 24
 # All the time that following may cost a process.
 MOST_SECONDS = 8.0
 MOST_USES = 64
@@ -30,10 +32,12 @@ class Unknown(Exception):
 class Taint:
     """Where the values come from; shared by all views of one copy."""
 
-    __slots__ = ("kind",)
+    __slots__ = ("kind", "made", "expanded")
 
-    def __init__(self, kind):
+    def __init__(self, kind, made=False, expanded=False):
         self.kind = kind
+        self.made = made  # of constants alone, by the program
+        self.expanded = expanded  # one number stands for all elements
 
 
 class _Ref(weakref.ref):
@@ -55,6 +59,9 @@ class Plan:
 
     def kind(self):
         return max([taint.kind for _, taint in self.origins] + [KNOWN])
+
+    def made(self):
+        return all(taint.made for _, taint in self.origins)
 
 
 class Shadow:
@@ -114,8 +121,8 @@ class Shadow:
             report.complain()
         return None
 
-    def small(self, tensor):
-        most = MOST_FLOATS if tensor.is_floating_point() or tensor.is_complex() else MOST_ELEMENTS
+    def small(self, tensor, made=False):
+        most = MOST_FLOATS if not made and (tensor.is_floating_point() or tensor.is_complex()) else MOST_ELEMENTS
         return tensor.numel() <= most
 
     def put(self, tensor, mirror, taint):
@@ -219,10 +226,11 @@ class Shadow:
         if constant and plan.constant and type(result) is self.tensor:
             self._follow_constant(original, plan, result)
             return
-        if any(isinstance(t, self.tensor) and not self.small(t) for t in outputs):
+        made = plan.made()
+        if any(isinstance(t, self.tensor) and not self.small(t, made) for t in outputs):
             return
         for a in plan.args:
-            if isinstance(a, self.tensor) and not self.small(a) and any(a.stride()):
+            if isinstance(a, self.tensor) and not self.small(a, made) and any(a.stride()):
                 return
         mirrors = self.compute(original, *plan.args, **plan.kwargs)
         self.pair(outputs, mirrors, plan, result is args[0] if args else False)
@@ -250,13 +258,13 @@ class Shadow:
         for origin, taint in plan.origins:
             if origin == place and place:
                 return taint
-        return Taint(kind)
+        return Taint(kind, plan.made())
 
     def _follow_constant(self, original, plan, result):
         """All elements are the same, however many there are."""
         value = self.compute(original, *[a[(0,) * a.dim()] for a in plan.args if isinstance(a, self.tensor)])
         if value is not None and value.dim() == 0:
-            self.put(result, value.expand(result.shape), plan.kind())
+            self.put(result, value.expand(result.shape), Taint(plan.kind(), plan.made(), True))
 
     # -- what a policy says
 
@@ -272,7 +280,33 @@ class Shadow:
         """All elements are value, however many there are."""
         if self.on and type(tensor) is self.tensor and tensor.is_cuda:
             one = self.torch.full((), value, dtype=self.torch.bool, device="cpu")
-            self.put(tensor, one.expand(tensor.shape), KNOWN)
+            self.put(tensor, one.expand(tensor.shape), Taint(KNOWN, True, True))
+
+    def fill(self, tensor, value):
+        """The program made a tensor of one number: a large one costs nothing until it is written to."""
+        if self.small(tensor):
+            mirror = self.compute(lambda: self.torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu").fill_(value))
+        elif tensor.numel() > MOST_EXPANDED:
+            return
+        else:
+            mirror = self.compute(lambda: self.torch.full((), value, dtype=tensor.dtype, device="cpu").expand(tensor.shape))
+        if mirror is not None:
+            self.put(tensor, mirror, Taint(KNOWN, True, not self.small(tensor)))
+
+    def writable(self, tensor, plan):
+        """Give the first tensor of a call that writes to it a copy with a place for each element; whether it has one."""
+        place, taint = plan.origins[0]
+        if not taint.expanded:
+            return True
+        if not self.small(tensor, taint.made):
+            return False
+        # Views that were taken before keep the one number, and are forgotten for their version.
+        mirror = self.compute(lambda: self.torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu").copy_(plan.args[0]))
+        if mirror is None:
+            return False
+        plan.args[0] = mirror
+        plan.origins[0] = (mirror.untyped_storage().data_ptr(), Taint(taint.kind, taint.made))
+        return True
 
     def kind_of(self, classes):
         return WORD if classes > MOST_ROUTES else GUESSED

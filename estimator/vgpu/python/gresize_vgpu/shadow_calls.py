@@ -4,7 +4,7 @@ import sys
 import warnings
 
 from . import report
-from .shadow import GUESSED, KNOWN, WORD, Shadow
+from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
 from .policy import Policy
 from .values import Decisions
 
@@ -165,7 +165,17 @@ class Calls:
 
         return guess
 
+    def _tell_default_device(self):
+        """`with torch.device(...)` knows the functions that make tensors by their identity, and remembers those of its first use."""
+        try:
+            from torch.utils._device import _device_constructors
+
+            _device_constructors()
+        except Exception:  # a release that keeps this elsewhere
+            report.complain()
+
     def install(self):
+        self._tell_default_device()
         shadow, policy = self.shadow, self.shadow.policy
 
         def mask(found):
@@ -211,6 +221,9 @@ class Calls:
         @functools.wraps(original)
         def call(*args, **kwargs):
             plan = shadow.plan(args, kwargs) if table and args and id(args[0]) in table else None
+            if plan is not None and not shadow.writable(args[0], plan):
+                shadow.forget(args[0])
+                plan = None
             result = original(*args, **kwargs)
             if plan is not None:
                 mirror = shadow.compute(original, *plan.args, **plan.kwargs)
@@ -227,7 +240,7 @@ class Calls:
     def _written(self, tensor, plan):
         """The copy was written as the tensor was; what it holds is now as sure as the least sure that went in."""
         taint = plan.origins[0][1]
-        taint.kind = max(taint.kind, plan.kind())
+        taint.kind, taint.made = max(taint.kind, plan.kind()), plan.made()
         self.shadow.put(tensor, plan.args[0], taint)
 
     def _overwritten(self, original, args):
@@ -278,10 +291,22 @@ class Calls:
 
     def from_host(self, source, result):
         shadow = self.shadow
-        if result.is_cuda and shadow.small(result) and not source.requires_grad:
+        if not result.is_cuda or source.requires_grad:
+            return
+        mask = not shadow.small(result) and self._is_square_mask(source)
+        if mask or shadow.small(result):
             mirror = shadow.compute(lambda: source.detach().to(result.dtype, copy=True))
             if mirror is not None:
-                shadow.put(result, mirror, KNOWN)
+                shadow.put(result, mirror, Taint(KNOWN, mask))
+
+    def _is_square_mask(self, source):
+        """An attention mask that was made on the host: of those its corners are told from any weight's."""
+        if not self.shadow.on or type(source) is not self.torch.Tensor or source.dim() < 2 or source.shape[-1] != source.shape[-2]:
+            return False
+        if not self.shadow.small(source, made=True) or not source.is_floating_point():
+            return False
+        corners = self.shadow.compute(lambda: source.detach().flatten()[:: source.numel() - 1].tolist())
+        return bool(corners) and all(c in (0.0, 1.0, float("-inf")) for c in corners)
 
     def to_host(self, source, entry, result):
         """What has come to the host holds what is known, and a single number that is not known is what a policy says."""
@@ -324,10 +349,10 @@ class Calls:
             if not result.is_cuda:
                 self.to_host(self_, entry, result)
             elif result is not self_:
-                if entry is not None and shadow.small(self_):
+                if entry is not None and shadow.small(self_, entry.taint.made):
                     mirror = shadow.compute(lambda: entry.mirror.to(result.dtype, copy=True))
-                    if mirror is not None and shadow.small(result):
-                        shadow.put(result, mirror, entry.taint.kind)
+                    if mirror is not None and shadow.small(result, entry.taint.made):
+                        shadow.put(result, mirror, Taint(entry.taint.kind, entry.taint.made))
                 elif self.is_integer(result):
                     self._guess_cast(result, (self_,), kwargs)
             return result
@@ -382,13 +407,11 @@ class Calls:
                 @functools.wraps(original)
                 def call(*args, **kwargs):
                     result = original(*args, **kwargs)
-                    if shadow.on and type(result) is torch.Tensor and result.is_cuda and shadow.small(result):
+                    if shadow.on and type(result) is torch.Tensor and result.is_cuda:
                         value = constant
                         if position:
                             value = args[position] if len(args) > position else kwargs.get("fill_value", 0)
-                        mirror = shadow.compute(lambda: torch.empty_strided(result.size(), result.stride(), dtype=result.dtype, device="cpu").fill_(value))
-                        if mirror is not None:
-                            shadow.put(result, mirror, KNOWN)
+                        shadow.fill(result, value)
                     return result
 
                 return call
