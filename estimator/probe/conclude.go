@@ -158,19 +158,27 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 		}
 		return reason("budget_spent", fmt.Sprintf("the command %s after %d steps", what, reports.Steps)), true
 	case trace.Stopped:
-		return reason("script_failed", fmt.Sprintf("after the training had been stopped: exit status %d: %s", r.exit.Code, r.lastWords())), r.exit.Code != 0
+		return reason("script_failed", fmt.Sprintf("after the training had been stopped: exit status %d: %s", r.exit.Code, r.cause(reports))), r.exit.Code != 0
 	case trace.CPUOnlyTorch:
 		return reason("cpu_only_torch", "the job's PyTorch "+reports.Versions.Torch+" is built without CUDA: on a GPU node it would not use the GPU"), true
 	case trace.OutOfMemory:
 		return reason("out_of_memory", "the command needs more than the modelled card has"), true
 	case trace.Crashed:
-		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.lastWords())), true
+		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.cause(reports))), true
 	case trace.NoTorch:
 		return reason("no_torch", "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"), true
 	case trace.NoStep:
 		return reason("no_step_seen", "the command ended before a training step was seen"), true
 	}
 	return estimator.Reason{}, false
+}
+
+// cause is the exception that a process reported, since a launcher's or a progress bar's words may follow it; else the last words.
+func (r *run) cause(reports Reports) string {
+	if reports.Failure != "" {
+		return trace.Clip([]byte(reports.Failure), lastWordsBytes)
+	}
+	return r.lastWords()
 }
 
 // lastWords is the last line that says something, which in Python is the exception.

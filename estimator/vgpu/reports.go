@@ -197,7 +197,9 @@ type Reports struct {
 	// BudgetSpent says that the run was ended on purpose because its time was over.
 	BudgetSpent bool
 	// OutOfMemory says that an allocation was refused and the program did not get over it.
-	OutOfMemory       bool
+	OutOfMemory bool
+	// Failure is the exception that the program failed of, which its last words need not name; empty when none was seen.
+	Failure           string
 	Steps             int
 	Libraries         []string
 	UnansweredSymbols []trace.Symbol
@@ -448,6 +450,12 @@ func sumUp(processes []process) (Reports, error) {
 	var ranks []rankReport
 	unanswered, libraries := map[string]int64{}, map[string]bool{}
 	virtual, withCUDA, failed := false, false, false
+	if e := firstFailure(processes); e != nil {
+		// The job script may have gone on, and ended well, all the same.
+		failed = true
+		r.Failure = clip(e.Type + ": " + e.Text)
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip("a Python program ended before its time: " + r.Failure)})
+	}
 	for i := range processes {
 		p := &processes[i]
 		if py := p.python; py != nil {
@@ -456,11 +464,6 @@ func sumUp(processes []process) (Reports, error) {
 			r.Stopped = r.Stopped || py.Reason == reasonStopped
 			r.BudgetSpent = r.BudgetSpent || py.Reason == reasonBudgetSpent
 			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
-			if e := py.Exception; e != nil && !e.OutOfMemory && !failed {
-				// The job script may have gone on, and ended well, all the same.
-				failed = true
-				r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip("a Python program ended before its time: " + e.Type + ": " + e.Text)})
-			}
 			if py.Reason == reasonRunning && py.CUDAInitialized && !p.usedGPU() && !failed {
 				failed = true
 				r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: "a Python program was ended without a word after it had begun to use the GPU"})

@@ -23,10 +23,11 @@ ANSWER_FIELDS = (
 )
 
 
-def venv(release):
-    """The Python of the environment with one release of PyTorch, made where it is missing."""
+def venv(release, triton=False):
+    """The Python of the environment with one release of PyTorch, and its Triton if wanted, made where it is missing."""
+    extra = ["--with-triton"] if triton else []
     made = subprocess.run(
-        [os.path.join(ROOT, "tools", "torchvenv", "make-venv"), release], stdout=subprocess.PIPE, universal_newlines=True, check=True
+        [os.path.join(ROOT, "tools", "torchvenv", "make-venv"), release] + extra, stdout=subprocess.PIPE, universal_newlines=True, check=True
     )
     return os.path.join(made.stdout.strip(), "bin", "python")
 

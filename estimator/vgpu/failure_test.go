@@ -1,0 +1,30 @@
+package vgpu
+
+import "testing"
+
+func TestFirstFailure(t *testing.T) {
+	failed := func(kind string, ended float64, full bool) process {
+		return process{python: &Python{BeganUnix: 1000, WallSeconds: ended, Exception: &Exception{Type: kind, OutOfMemory: full}}}
+	}
+	for _, c := range []struct {
+		name      string
+		processes []process
+		want      string
+	}{
+		{"none", []process{{}, {python: &Python{}}}, ""},
+		{"full card", []process{failed("OutOfMemoryError", 5, true)}, ""},
+		{"launcher alone", []process{failed("ChildFailedError", 5, false)}, "ChildFailedError"},
+		{"launcher first", []process{failed("ChildFailedError", 5, false), failed("ValueError", 9, false)}, "ValueError"},
+		{"launcher last", []process{failed("ValueError", 9, false), failed("CalledProcessError", 5, false)}, "ValueError"},
+		{"another rank lost its partner", []process{failed("DistBackendError", 5, false), failed("KeyError", 6, false)}, "KeyError"},
+		{"the first of two", []process{failed("ValueError", 9, false), failed("KeyError", 7, false)}, "KeyError"},
+	} {
+		got := ""
+		if e := firstFailure(c.processes); e != nil {
+			got = e.Type
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
