@@ -43,8 +43,17 @@ func train(t *testing.T, release, name string, more ...string) outcome {
 	return runPython(t, release, 1, []string{"testdata/train.py", name}, more...)
 }
 
-// runPython runs a script on virtual H100s.
+// runPython runs a script on virtual H100s, and notes it for the table of releases.
 func runPython(t *testing.T, release string, devices int, args []string, more ...string) outcome {
+	t.Helper()
+	begin := time.Now()
+	o := runInterpreter(t, python(t, release), devices, args, more...)
+	matrix.note(t, release, args[len(args)-1], &o, time.Since(begin))
+	return o
+}
+
+// runInterpreter is runPython for any program that is called as an interpreter is.
+func runInterpreter(t *testing.T, interpreter string, devices int, args []string, more ...string) outcome {
 	t.Helper()
 	dir := t.TempDir()
 	profile, err := gpu.Load("h100")
@@ -76,12 +85,10 @@ func runPython(t *testing.T, release string, devices int, args []string, more ..
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python(t, release), args...)
+	cmd := exec.CommandContext(ctx, interpreter, args...)
 	cmd.Env = append(append(os.Environ(), env...), more...)
-	begin := time.Now()
 	out, err := cmd.CombinedOutput()
 	o := outcome{output: string(out), failed: err != nil}
-	defer func() { matrix.note(t, release, args[len(args)-1], &o, time.Since(begin)) }()
 	if o.reports, err = ReadReports(reports); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
