@@ -208,7 +208,9 @@ func (p *supervised) running(ctx context.Context) (*contract.Client, error) {
 		client.Kill()
 	}
 	if err != nil {
-		p.diedLocked(nil, err)
+		if ctx.Err() == nil { // a host that ends is no fault of the plugin's
+			p.diedLocked(nil, err)
+		}
 		return nil, err
 	}
 	p.client = client
