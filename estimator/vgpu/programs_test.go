@@ -1,6 +1,9 @@
 package vgpu
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
@@ -58,6 +61,44 @@ func TestAfterAnEpoch(t *testing.T) {
 			e := o.estimate(t, trace.Stopped)
 			if e.Confidence != estimator.High || hasReason(e, "phase_not_reached") || !hasReason(e, "run_cut_short") || e.Ranks[0].PeakAllocatedBytes < c.atLeast {
 				t.Errorf("%+v", e)
+			}
+		})
+	}
+}
+
+const ownAllocator = `#include <stddef.h>
+extern int cudaMalloc(void **, size_t);
+extern int cudaFree(void *);
+void *own_malloc(size_t bytes, int device, void *stream)
+{
+	void *block = NULL;
+
+	(void)device, (void)stream, (void)cudaMalloc(&block, bytes);
+	return block;
+}
+void own_free(void *block, size_t bytes, int device, void *stream)
+{
+	(void)bytes, (void)device, (void)stream, (void)cudaFree(block);
+}
+`
+
+// TestOwnAllocator: steps are counted and the memory is seen where PyTorch's allocator is replaced by the program's.
+func TestOwnAllocator(t *testing.T) {
+	dir := t.TempDir()
+	source, library := filepath.Join(dir, "own.c"), filepath.Join(dir, "own.so")
+	if err := os.WriteFile(source, []byte(ownAllocator), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		t.Run(release, func(t *testing.T) {
+			o := runPython(t, release, 1, []string{"testdata/programs.py", "own_allocator", library})
+			e := o.estimate(t, trace.Stopped)
+			// Weights and their gradients are 64 MiB each, and cuBLAS has a workspace.
+			if o.failed || e.Confidence == estimator.Unknown || e.Ranks[0].PeakReservedBytes != 0 || e.Ranks[0].OutsideBytes < 2*64<<20 {
+				t.Errorf("failed %v: %+v\n%s", o.failed, e, o.output)
 			}
 		})
 	}

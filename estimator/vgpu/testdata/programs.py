@@ -138,4 +138,16 @@ def script():
         optimizer.step()
 
 
+def own_allocator():
+    """The program's own allocator takes the place of PyTorch's: its counters cannot be asked. programs.py own_allocator LIBRARY"""
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(sys.argv[2], "own_malloc", "own_free")
+    torch.cuda.memory.change_current_allocator(allocator)
+    model = nn.Linear(4096, 4096).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(8):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4096, device="cuda")).sum().backward()
+        optimizer.step()
+
+
 globals()[sys.argv[1]]()

@@ -101,6 +101,14 @@ def _cards():
     return cards
 
 
+def memory_stats(torch, device):
+    """The allocator's counters; none where the program put an allocator of its own in its place, which only the native layer sees."""
+    try:
+        return torch.cuda.memory_stats(device)
+    except RuntimeError:
+        return {}
+
+
 def _devices(watch):
     devices = []
     if not watch.cuda_used():
@@ -108,7 +116,7 @@ def _devices(watch):
     cuda = watch.torch.cuda
     for index in range(cuda.device_count()):
         watch.keep_peaks(index)
-        stats = cuda.memory_stats(index)
+        stats = memory_stats(watch.torch, index)
         allocated, reserved = watch.highest[index]
         devices.append(
             {

@@ -71,7 +71,7 @@ class Watch:
         return allocated, reserved
 
     def keep_peaks(self, device):
-        stats = self.torch.cuda.memory_stats(device)
+        stats = report.memory_stats(self.torch, device)
         a, r = self.highest.get(device, (0, 0))
         self.highest[device] = (
             max(a, stats.get("allocated_bytes.all.peak", 0)),
@@ -118,6 +118,8 @@ class Watch:
 
     def flat(self):
         if len(self.history) <= FLAT_STEPS:
+            return False
+        if not self.history[-1][2]:  # an allocator without counters: whether it rests is not known
             return False
         return all(h[1:3] == self.history[-1][1:3] for h in self.history[-1 - FLAT_STEPS :])
 
