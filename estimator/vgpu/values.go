@@ -91,7 +91,12 @@ func (a *answer) judgeValues(r *rankReport) {
 		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.1f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
 	}
 	if r.Coverage.Decisions > 0 {
-		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions))
+		detail := fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions)
+		limit := estimator.Low
+		if r.sidesAgree() {
+			limit, detail = estimator.High, detail+"; with the answers of either side it needs the same"
+		}
+		a.lower(limit, "values_compared", detail)
 	}
 	if len(r.Coverage.Values.Uses) == 0 {
 		return
