@@ -16,8 +16,9 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			os.Exit(1)
 		}
-		if err := os.MkdirAll(filepath.Join(d.Path, "work", "closed"), 0o700); err == nil {
-			err = os.Chmod(filepath.Join(d.Path, "work"), 0)
+		work := filepath.Join(d.Path, "work")
+		if os.MkdirAll(filepath.Join(work, "closed"), 0o700) != nil || os.Chmod(work, 0) != nil {
+			os.Exit(1)
 		}
 		self, err := os.FindProcess(os.Getpid())
 		if err == nil {
