@@ -105,6 +105,9 @@ func (flags *estimateFlags) check(verb string) error {
 	if flags.gpus < 1 || flags.steps < 1 || flags.budget <= 0 {
 		return usageError(fmt.Errorf("%s: --gpus, --steps and --budget must be positive", verb))
 	}
+	if flags.gpus > probe.MaxDevices {
+		return usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))
+	}
 	return nil
 }
 
@@ -168,7 +171,7 @@ func (r *reading) print(w io.Writer) error {
 	for _, k := range r.Ranks {
 		need := fmt.Sprintf("%s needed, at most %s", gib(k.ComfortableBytes), gib(k.ComfortableHighBytes))
 		if !r.Fits {
-			need = fmt.Sprintf("more than %s needed: that much was in use when the card was full", gib(k.ComfortableBytes))
+			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", gib(k.ComfortableBytes))
 		}
 		fmt.Fprintf(&b, "  GPU %-8d %s\n", k.Rank, need)
 		if k.MinimumBytes > 0 {

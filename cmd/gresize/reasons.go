@@ -20,7 +20,7 @@ var reasonWords = map[string]reasonWord{
 	"stub_missing":         {text: "a CUDA library was wanted that the virtual GPU does not have", ours: true},
 	"other_architecture":   {text: "this PyTorch is built for another processor than that of this machine", ours: true},
 	"no_step_seen":         {text: "no training step was seen"},
-	"budget_spent":         {text: "the time was over first; --budget gives more"},
+	"budget_spent":         {text: "the run was ended before enough was seen; --budget gives it more time"},
 	"script_failed":        {text: "the command failed"},
 	"phase_not_reached":    {text: "a part of the program was not reached"},
 	"memory_fraction":      {text: "the program allows itself a part of the card only"},

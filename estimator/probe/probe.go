@@ -24,6 +24,9 @@ import (
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
+// MaxDevices is how many cards a run may see.
+const MaxDevices = 64
+
 // Defaults of Options.
 const (
 	DefaultSteps  = 4
@@ -31,7 +34,6 @@ const (
 
 	// graceAfterBudget is how long the command may take to stop by itself when the budget is spent.
 	graceAfterBudget = 10 * time.Second
-	maxDevices       = 64
 	profileName      = "profile.txt"
 )
 
@@ -98,8 +100,8 @@ func (o *Options) fillIn() error {
 	if o.Devices == 0 {
 		o.Devices = 1
 	}
-	if o.Devices < 1 || o.Devices > maxDevices {
-		return fmt.Errorf("probe: %d devices, want 1 to %d", o.Devices, maxDevices)
+	if o.Devices < 1 || o.Devices > MaxDevices {
+		return fmt.Errorf("probe: %d devices, want 1 to %d", o.Devices, MaxDevices)
 	}
 	if o.CapacityBytes < 0 {
 		return fmt.Errorf("probe: a capacity of %d bytes", o.CapacityBytes)
