@@ -129,7 +129,7 @@ func checkBundleEvents(t *testing.T, bundle string, r estimator.Rank) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tl, _, err := timeline.Read(b, 0, bundle)
+	tl, err := timeline.Read(b, 0, bundle)
 	if err != nil {
 		t.Fatal(err)
 	}

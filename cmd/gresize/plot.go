@@ -70,7 +70,7 @@ func figureOf(path string, rank int) (*plot.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, _, err := timeline.Read(b, rank, path)
+	t, err := timeline.Read(b, rank, path)
 	if err != nil {
 		return nil, err
 	}

@@ -349,7 +349,7 @@ func (t *Timeline) BlocksAtPeak() []Block {
 	return live
 }
 
-// RangesAtPeak returns what the allocator holds at the peak by address; ranges that touch, as expandable segments do, are one.
+// RangesAtPeak returns what the allocator holds at the peak by address. Parts of an expandable segment that were mapped one after another are ranges of their own.
 func (t *Timeline) RangesAtPeak() []Range {
 	var held []Range
 	for _, r := range t.Ranges {
@@ -361,23 +361,23 @@ func (t *Timeline) RangesAtPeak() []Range {
 	return held
 }
 
-// Read makes the timeline of a rank of a bundle, and returns the history that it was made of.
-func Read(b *trace.Bundle, rank int, name string) (*Timeline, *events.History, error) {
+// Read makes the timeline of a rank of a bundle.
+func Read(b *trace.Bundle, rank int, name string) (*Timeline, error) {
 	program, err := replay.FromBundle(b, replay.OpenOptions{Device: rank}, name)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	sizes, err := program.BlockBytes()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	h, err := events.Read(b.Ranks[rank].Events)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	t, err := New(h, slices.DeleteFunc(sizes, func(n uint64) bool { return n == 0 }))
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: rank %d: %w", name, rank, err)
+		return nil, fmt.Errorf("%s: rank %d: %w", name, rank, err)
 	}
-	return t, h, nil
+	return t, nil
 }
