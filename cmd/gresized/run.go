@@ -8,9 +8,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
 	"os/user"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
@@ -85,6 +88,9 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 
 // serve is the daemon: each step undone in the reverse order.
 func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
+	reloads := make(chan os.Signal, 1)
+	signal.Notify(reloads, syscall.SIGHUP)
+	defer signal.Stop(reloads)
 	cards, impossible, err := site.Load(path)
 	if err != nil {
 		return err
@@ -103,6 +109,11 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		return fmt.Errorf("ask Slurm for its version: %w", err)
 	}
 
+	lock, err := lockLog(c.Log.Path)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	log, err := decisionlog.Open(ctx, c.Log.Path)
 	if err != nil {
 		return err
@@ -123,10 +134,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	estimators := newEstimators(c, logger)
 	defer estimators.Close()
 	manager := jobs.New(jobs.Config{
-		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), Version: version, Rules: cards.Rules(), ProfileOf: cards.ProfileOf,
-		Probe: jobs.ProbeOptions{Partition: c.Probe.Partition, Account: c.Probe.Account, QOS: c.Probe.QOS, URL: c.ProbeURL(probeListener.Addr().String()),
-			TimeLimitMinutes: int((c.Probe.TimeLimit.Std() + time.Minute - 1) / time.Minute), CPUs: c.Probe.CPUs, MemoryMiB: int(c.Probe.Memory >> 20),
-			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning},
+		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version,
 		Log: log, Spool: files, Slurm: slurm, Launcher: &launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout},
 		Estimator: estimators, Logger: logger, Failpoint: failpoint(),
 	})
@@ -151,6 +159,10 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	wait.Go(func() { failures <- probes.Serve(probeListener) })
 	wait.Go(func() { failures <- submits.Serve(ctx, listener) })
 	wait.Go(func() { systemd.Watch(ctx, log.Ping) })
+	wait.Go(func() {
+		again := reloader{path: path, address: probeListener.Addr().String(), started: c, manager: manager, logger: logger}
+		again.listen(ctx, reloads)
+	})
 	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, logger) })
 	logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)
 	if err := systemd.Ready("mode " + string(c.Mode)); err != nil {

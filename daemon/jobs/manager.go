@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
@@ -75,8 +76,8 @@ type ProbeOptions struct {
 	MaxRunning       int
 }
 
-// Config is everything that a Manager needs.
-type Config struct {
+// Settings are what a Manager may be told anew while it runs.
+type Settings struct {
 	Mode  Mode
 	Hold  time.Duration
 	Watch time.Duration
@@ -84,7 +85,12 @@ type Config struct {
 	Rules policy.Rules
 	// ProfileOf chooses the GPU profile on which a request is probed.
 	ProfileOf func(request.Request) string
-	Version   request.Version
+}
+
+// Config is everything that a Manager needs.
+type Config struct {
+	Settings
+	Version request.Version
 
 	Log       *decisionlog.Log
 	Spool     *spool.Spool
@@ -103,11 +109,13 @@ type Config struct {
 // Manager looks after jobs. Make it with New, start it with Open, end it with Close.
 type Manager struct {
 	config Config
-	queue  chan submission
-	wake   chan struct{}
-	steps  chan struct{}
-	wait   sync.WaitGroup
-	cancel context.CancelFunc
+	// settings replace config.Settings; see Configure.
+	settings atomic.Pointer[Settings]
+	queue    chan submission
+	wake     chan struct{}
+	steps    chan struct{}
+	wait     sync.WaitGroup
+	cancel   context.CancelFunc
 
 	mu     sync.Mutex
 	open   map[string]*life  // by token
@@ -173,9 +181,17 @@ func New(config Config) *Manager {
 	if config.Failpoint == nil {
 		config.Failpoint = func(string) {}
 	}
-	return &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1), steps: make(chan struct{}, maxSteps),
+	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1), steps: make(chan struct{}, maxSteps),
 		open: map[string]*life{}, probes: map[string]*probe{}}
+	m.Configure(config.Settings)
+	return m
 }
+
+// Configure puts other settings in force, from the next step of each job on. A job that is held keeps the end of its hold.
+func (m *Manager) Configure(s Settings) { m.settings.Store(&s) }
+
+// now are the settings in force.
+func (m *Manager) now() *Settings { return m.settings.Load() }
 
 // Open takes up every unfinished job of the log and starts looking after them.
 func (m *Manager) Open(ctx context.Context) error {
@@ -229,12 +245,12 @@ func (m *Manager) adopt(s decisionlog.Story) {
 
 // Answer decides what the plugin is to do with a submission. It answers from memory; the row is written right after.
 func (m *Manager) Answer(r *wire.Request) *wire.Reply {
-	pass := &wire.Reply{Verdict: wire.VerdictPass}
-	if m.config.Mode == Off {
+	pass, settings := &wire.Reply{Verdict: wire.VerdictPass}, m.now()
+	if settings.Mode == Off {
 		return pass
 	}
 	now := time.Now()
-	s := submission{job: m.describe(r, now), first: decisionlog.Event{At: now}}
+	s := submission{job: describe(r, settings, now), first: decisionlog.Event{At: now}}
 	code, reason := ineligible(r)
 	if code == "" && !m.reserve() {
 		code, reason = codeBusy, "too many jobs are being looked after at this moment"
@@ -249,10 +265,10 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	s.payload = &spool.Job{Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
 	reply := &wire.Reply{Verdict: wire.VerdictHold, Token: s.job.Token}
 	s.first.State, s.first.Detail = StateStamped, "shadow mode: the job is only stamped"
-	if m.config.Mode == Enforce {
-		reply.HoldSeconds = uint32(m.config.Hold / time.Second)
-		s.job.HoldUntil = now.Add(m.config.Hold)
-		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", m.config.Hold)
+	if settings.Mode == Enforce {
+		reply.HoldSeconds = uint32(settings.Hold / time.Second)
+		s.job.HoldUntil = now.Add(settings.Hold)
+		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", settings.Hold)
 	}
 	s.job.State = s.first.State
 	if !m.enqueue(s) {
@@ -262,11 +278,11 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	return reply
 }
 
-func (m *Manager) describe(r *wire.Request, now time.Time) decisionlog.Job {
+func describe(r *wire.Request, settings *Settings, now time.Time) decisionlog.Job {
 	asked := askedOf(r)
 	script := sha256.Sum256([]byte(r.Script))
-	j := decisionlog.Job{Token: newToken(), Mode: string(m.config.Mode), UID: r.UserID, GID: r.GroupID, Name: r.Name, Partition: r.Partition, Account: r.Account, QOS: r.QOS,
-		WorkDir: r.WorkDir, Asked: asked, Profile: m.config.ProfileOf(asked), Fingerprint: fingerprint(r), ScriptSHA256: hex.EncodeToString(script[:]), SubmittedAt: now}
+	j := decisionlog.Job{Token: newToken(), Mode: string(settings.Mode), UID: r.UserID, GID: r.GroupID, Name: r.Name, Partition: r.Partition, Account: r.Account, QOS: r.QOS,
+		WorkDir: r.WorkDir, Asked: asked, Profile: settings.ProfileOf(asked), Fingerprint: fingerprint(r), ScriptSHA256: hex.EncodeToString(script[:]), SubmittedAt: now}
 	if r.SlurmVersion != 0 {
 		j.SlurmVersion = request.VersionOfNumber(r.SlurmVersion).String()
 	}

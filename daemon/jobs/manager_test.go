@@ -168,11 +168,11 @@ func newBench(t *testing.T, mode Mode, hold time.Duration) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, slurm: newCluster(), log: log, hold: hold}
-	b.manager = New(Config{Mode: mode, Hold: hold, Watch: 100 * time.Millisecond, Poll: 10 * time.Millisecond, LaunchSettle: 100 * time.Millisecond,
+	b.manager = New(Config{Poll: 10 * time.Millisecond, LaunchSettle: 100 * time.Millisecond, Settings: Settings{Mode: mode, Hold: hold, Watch: 100 * time.Millisecond,
 		Probe: ProbeOptions{Partition: "cpu", URL: "http://127.0.0.1:1", TimeLimitMinutes: 5, CPUs: 1, MemoryMiB: 100, Steps: 4, Budget: time.Minute, MaxRunning: 2},
 		Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{"gpu12g": true, "gpu80g": true},
 			Rows: []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Constraint: "gpu12g"}}, {FitsBytes: 80 * gib, Target: request.Target{Constraint: "gpu80g"}}}},
-		ProfileOf: func(request.Request) string { return "a100-80" }, Version: request.Version{Major: 22, Minor: 5, Micro: 8},
+		ProfileOf: func(request.Request) string { return "a100-80" }}, Version: request.Version{Major: 22, Minor: 5, Micro: 8},
 		Log: log, Spool: files, Slurm: b.slurm, Launcher: b.slurm, Estimator: sevenGiB{}, Logger: slog.New(slog.DiscardHandler)})
 	if err := b.manager.Open(t.Context()); err != nil {
 		t.Fatal(err)
@@ -350,7 +350,6 @@ func TestShadowNeverTouchesTheQueue(t *testing.T) {
 
 func TestOneLookHoweverManyAreHeld(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)
-	b.manager.config.Probe.MaxRunning = 2
 	for range 100 {
 		b.submit(sample())
 	}
@@ -451,7 +450,7 @@ func TestFingerprint(t *testing.T) {
 
 // TestTimeLimitAndReleaseAreRecorded: the report counts hours by them.
 func TestTimeLimitAndReleaseAreRecorded(t *testing.T) {
-	m := New(Config{Mode: Shadow, ProfileOf: func(request.Request) string { return "" }})
+	settings := &Settings{Mode: Shadow, ProfileOf: func(request.Request) string { return "" }}
 	minutes, forever := uint32(90), uint32(wire.InfiniteMinutes)
 	for _, c := range []struct {
 		limit *uint32
@@ -459,7 +458,7 @@ func TestTimeLimitAndReleaseAreRecorded(t *testing.T) {
 	}{{nil, 0}, {&minutes, 90}, {&forever, decisionlog.NoTimeLimit}} {
 		r := sample()
 		r.TimeLimit = c.limit
-		if j := m.describe(r, time.Now()); j.TimeLimitMinutes != c.want || j.SlurmVersion != "22.05.8" {
+		if j := describe(r, settings, time.Now()); j.TimeLimitMinutes != c.want || j.SlurmVersion != "22.05.8" {
 			t.Errorf("%d minutes on %s, want %d", j.TimeLimitMinutes, j.SlurmVersion, c.want)
 		}
 	}

@@ -61,7 +61,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	key := randomWord(32)
 	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token}
 	m.mu.Lock()
-	if len(m.probes) >= m.config.Probe.MaxRunning {
+	if len(m.probes) >= m.now().Probe.MaxRunning {
 		m.mu.Unlock()
 		return false
 	}
@@ -74,13 +74,14 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	}
 	l.probe = p
 	l.attempts++
-	account := m.config.Probe.Account
+	options := m.now().Probe
+	account := options.Account
 	if account == "" {
 		account = l.job.Account
 	}
-	id, err := m.config.Launcher.Submit(ctx, launch.Request{UID: l.job.UID, GID: l.job.GID, Name: p.name, Key: key, URL: m.config.Probe.URL + "/v1/probes/" + p.name,
-		Environment: payload.Environment, WorkDir: l.job.WorkDir, Partition: m.config.Probe.Partition, Account: account, QOS: m.config.Probe.QOS,
-		TimeLimitMinutes: m.config.Probe.TimeLimitMinutes, CPUs: m.config.Probe.CPUs, MemoryMiB: m.config.Probe.MemoryMiB})
+	id, err := m.config.Launcher.Submit(ctx, launch.Request{UID: l.job.UID, GID: l.job.GID, Name: p.name, Key: key, URL: options.URL + "/v1/probes/" + p.name,
+		Environment: payload.Environment, WorkDir: l.job.WorkDir, Partition: options.Partition, Account: account, QOS: options.QOS,
+		TimeLimitMinutes: options.TimeLimitMinutes, CPUs: options.CPUs, MemoryMiB: options.MemoryMiB})
 	m.config.Failpoint(StateProbing + ":acted")
 	var refused *launch.RefusedError
 	switch {
@@ -251,7 +252,7 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	if len(arguments) > 0 {
 		arguments = arguments[1:]
 	}
-	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.config.Probe.Steps, Budget: m.config.Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
+	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
 }
 
 // ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.

@@ -271,9 +271,9 @@ func describeEstimate(e *estimator.Estimate) string {
 func (m *Manager) decide(ctx context.Context, l *life) bool {
 	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version}
 	if l.looks > 1 {
-		in.LeastFitsBytes = m.config.Rules.FitsOf(l.job.Profile)
+		in.LeastFitsBytes = m.now().Rules.FitsOf(l.job.Profile)
 	}
-	d := m.config.Rules.Decide(in)
+	d := m.now().Rules.Decide(in)
 	if d.Verdict == policy.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
 		return m.lookAgain(ctx, l, d)
 	}
@@ -310,7 +310,7 @@ func (m *Manager) act(ctx context.Context, l *life) bool {
 	case !l.enforced():
 		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: d.Code, Detail: "shadow mode: nothing was changed"})
 		return false
-	case m.config.Mode != Enforce:
+	case m.now().Mode != Enforce:
 		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
 	case d.Verdict == decisionlog.Rewrite:
 		return m.move(ctx, l, decisionlog.Transition{To: StateUpdating, Code: d.Code, Detail: "scontrol update " + assignments(d.Change.Set) + " and release"})
@@ -335,7 +335,7 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 	if code, detail := l.lost(j, now); code != "" {
 		return m.abandon(ctx, l, code, detail)
 	}
-	if m.config.Mode != Enforce {
+	if m.now().Mode != Enforce {
 		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
 	}
 	if l.job.HoldUntil.Sub(now) < lastMoment {
@@ -378,7 +378,7 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	case strings.HasPrefix(j.Reason, "BadConstraints"):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeImpossible,
 			Detail: "no node of this cluster can run the changed request (BadConstraints): the original is put back, " + assignments(request.Difference(l.decision.Change.Result, l.job.Asked))})
-	case view.at.Sub(l.since) > m.config.Watch:
+	case view.at.Sub(l.since) > m.now().Watch:
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
