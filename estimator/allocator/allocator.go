@@ -14,8 +14,9 @@ import (
 
 // Sizes that never change between releases, in bytes.
 const (
-	minBlockBytes     = 512
-	smallLimitBytes   = 1 << 20
+	minBlockBytes = 512
+	// SmallRequestBytes is the largest request that the small pools serve.
+	SmallRequestBytes = 1 << 20
 	smallSegmentBytes = 2 << 20
 	largeExactBytes   = 10 << 20
 	largeRoundBytes   = 2 << 20
@@ -296,7 +297,7 @@ func (a *Allocator) RoundSize(bytes uint64) uint64 { return a.config.roundSize(b
 // segmentSize is what is asked of the card for a rounded request, when no free block serves it.
 func (a *Allocator) segmentSize(rounded uint64) uint64 {
 	switch {
-	case rounded <= smallLimitBytes:
+	case rounded <= SmallRequestBytes:
 		return smallSegmentBytes
 	case rounded < largeExactBytes:
 		return a.config.LargeSegmentBytes
@@ -468,7 +469,7 @@ func (a *Allocator) shouldSplit(r *request, blockBytes uint64) bool {
 	if r.pool.small || a.config.ExpandableSegments {
 		return rest >= minBlockBytes
 	}
-	return r.size < a.config.MaxSplitBytes && rest > smallLimitBytes
+	return r.size < a.config.MaxSplitBytes && rest > SmallRequestBytes
 }
 
 // cut takes the low end of r.block as a new block; the old one keeps the high end, and its place in the free set is the caller's business.

@@ -94,5 +94,5 @@ func CanBeFree(gapBytes uint64, small, expandable bool) bool {
 	if small || expandable {
 		return gapBytes >= minBlockBytes
 	}
-	return gapBytes > smallLimitBytes
+	return gapBytes > SmallRequestBytes
 }

@@ -43,7 +43,8 @@ type AddressPolicy int
 const (
 	// Ascending places each cudaMalloc in the lowest hole that holds it.
 	Ascending AddressPolicy = iota
-	// Chunked imitates the real driver: address space comes in chunks of 32 MiB, each below the one before; the tails of chunks are used first.
+	// Chunked imitates the real driver: address space comes in chunks of 32 MiB, each below the one before; the tails of chunks are used first. Reserved
+	// ranges lie below one another, too.
 	Chunked
 )
 
@@ -165,8 +166,16 @@ func (c *Card) ReserveRange(bytes uint64) (uint64, bool) {
 	if c.nextRange > 1<<62 {
 		return 0, false
 	}
+	step := roundUp(bytes, Page) + rangeGapBytes
+	if c.policy == Chunked { // as a kernel does that searches from the top
+		if c.nextRange < 2*step {
+			return 0, false
+		}
+		c.nextRange -= step
+		return c.nextRange, true
+	}
 	addr := c.nextRange
-	c.nextRange += roundUp(bytes, Page) + rangeGapBytes
+	c.nextRange += step
 	return addr, true
 }
 
@@ -206,11 +215,12 @@ func (c *Card) Occupy(addr, bytes uint64) bool {
 		}
 	}
 	c.holes = kept
-	if end > c.nextRange-rangeGapBytes { // new address ranges begin well above whatever range this segment belongs to
+	if c.policy == Ascending && end > c.nextRange-rangeGapBytes { // new address ranges begin well above whatever range this segment belongs to
 		c.nextRange = roundUp(end, rangeGapBytes) + 1<<45
 	}
-	if c.policy == Chunked && addr < c.chunkLow {
-		c.chunkLow = addr &^ (32<<20 - 1)
+	if c.policy == Chunked {
+		c.chunkLow = min(c.chunkLow, addr&^(32<<20-1))
+		c.nextRange = min(c.nextRange, addr/rangeGapBytes*rangeGapBytes)
 	}
 	return true
 }

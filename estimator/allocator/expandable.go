@@ -70,6 +70,16 @@ func (a *Allocator) findExpandable(r *request) (blockRef, bool) {
 	return ref, ok && size >= r.size // what the address space cannot hold cannot be mapped either
 }
 
+// Reserved reports whether addr lies in a range of address space that is reserved now.
+func (a *Allocator) Reserved(addr uint64) bool {
+	for _, rng := range a.ranges {
+		if rng.alive && rng.addr <= addr && addr < rng.addr+rng.size {
+			return true
+		}
+	}
+	return false
+}
+
 func (a *Allocator) rangeUnit(p *pool) uint64 {
 	if p.small {
 		return smallSegmentBytes

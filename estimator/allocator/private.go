@@ -120,7 +120,7 @@ func (a *Allocator) poolFor(size, stream uint64) *pool {
 			small, large = p.small, p.large
 		}
 	}
-	if size <= smallLimitBytes {
+	if size <= SmallRequestBytes {
 		return small
 	}
 	return large

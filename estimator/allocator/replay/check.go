@@ -210,12 +210,32 @@ type fedDevice struct {
 	total, used uint64
 	// spans is the memory that is out now, by start address: a record that hands out memory twice is refused.
 	spans []feedSpan
+	// mappings is made when a range is first reserved that the running request could not map.
+	mappings map[mappingKey][]mapping
+	// lookahead is how many mappings may still be looked at, so that no record can make the comparison take for ever.
+	lookahead int
+	// unseen counts the ranges in which nothing is ever mapped.
+	unseen uint64
 }
 
 type feedSpan struct{ start, end uint64 }
 
+// mappingKey tells the address ranges of one process apart.
+type mappingKey struct {
+	stream uint64
+	small  bool
+}
+
+// mapping is a recorded segment_map of the request op.
+type mapping struct {
+	op   int
+	addr uint64
+}
+
+const maxLookahead = 50_000_000
+
 func newFedDevice(c *checker) *fedDevice {
-	d := &fedDevice{check: c, total: c.program.TotalBytes}
+	d := &fedDevice{check: c, total: c.program.TotalBytes, lookahead: maxLookahead}
 	for _, s := range c.program.Start {
 		d.take(s.Addr, s.SizeBytes)
 	}
@@ -280,13 +300,50 @@ func (d *fedDevice) Malloc(bytes uint64) (uint64, bool) {
 // Release implements allocator.Device.
 func (d *fedDevice) Release(addr, bytes uint64) { d.give(addr, bytes) }
 
-// ReserveRange implements allocator.Device: the next mapping begins at the start of the new range.
-func (d *fedDevice) ReserveRange(uint64) (uint64, bool) {
-	e := d.next()
-	if e == nil || e.Kind != allocator.EventSegmentMap || e.Addr > 1<<62 {
-		return 0, false
+// ReserveRange implements allocator.Device. A record does not say where a range begins, but its first mapping begins there. Usually that is the next
+// event. Where the card was too full for it, the range stays reserved all the same, and some later request maps its beginning.
+func (d *fedDevice) ReserveRange(bytes uint64) (uint64, bool) {
+	if e := d.next(); e != nil && e.Kind == allocator.EventSegmentMap {
+		return e.Addr, e.Addr <= 1<<62
 	}
-	return e.Addr, true
+	if addr, ok := d.firstMapping(); ok {
+		return addr, true
+	}
+	// Nothing is ever mapped there. Lower ranges are filled first, so that the highest place changes no answer.
+	d.unseen++
+	return 1<<62 + d.unseen*(bytes+allocator.Page), bytes < 1<<56 && d.unseen < 64
+}
+
+// firstMapping finds the next mapping for the pool and stream of the running request that lies in no range yet.
+func (d *fedDevice) firstMapping() (uint64, bool) {
+	op := &d.check.program.Ops[d.check.runner.op]
+	if d.mappings == nil {
+		d.indexMappings()
+	}
+	mappings := d.mappings[mappingKey{op.Stream, op.Bytes <= allocator.SmallRequestBytes}]
+	first := sort.Search(len(mappings), func(i int) bool { return mappings[i].op > d.check.runner.op })
+	for _, m := range mappings[first:] {
+		if d.lookahead--; d.lookahead < 0 {
+			return 0, false
+		}
+		if m.addr <= 1<<62 && !d.check.runner.a.Reserved(m.addr) {
+			return m.addr, true
+		}
+	}
+	return 0, false
+}
+
+// indexMappings lists the recorded mappings by who asked for them.
+func (d *fedDevice) indexMappings() {
+	d.mappings = map[mappingKey][]mapping{}
+	for i := range d.check.program.Answers {
+		for _, e := range d.check.program.Answers[i].Events {
+			if op := &d.check.program.Ops[i]; e.Kind == allocator.EventSegmentMap && op.Kind == OpAlloc {
+				key := mappingKey{op.Stream, op.Bytes <= allocator.SmallRequestBytes}
+				d.mappings[key] = append(d.mappings[key], mapping{i, e.Addr})
+			}
+		}
+	}
 }
 
 // ReleaseRange implements allocator.Device.

@@ -24,14 +24,18 @@ func (p *Program) resolveReleases() error {
 	readings := map[int]reading{}
 	for range maxReadings {
 		restore := p.delay(readings)
+		var emptied []int // in this pass, because the request would have fitted
 		res, err := p.check(func(c *checker, i int) {
 			op := &p.Ops[i]
 			if op.Kind != OpAlloc || lastRelease(p.Answers[i].Events) < 0 || readings[i] == waitedFor {
 				return
 			}
 			// What fits without the frees that complete now would have been served: then the cache was emptied before.
-			if readings[i] == afterEmptying || c.runner.a.Fits(op.Bytes, op.Stream) {
+			if readings[i] != afterEmptying && c.runner.a.Fits(op.Bytes, op.Stream) {
 				readings[i] = afterEmptying
+				emptied = append(emptied, i)
+			}
+			if readings[i] == afterEmptying {
 				c.runner.a.EmptyCache()
 			}
 		})
@@ -42,6 +46,12 @@ func (p *Program) resolveReleases() error {
 			break
 		}
 		i := res.First.Op
+		// Past the first difference the simulator is in another state than the real allocator was: what fits there says nothing.
+		for _, later := range emptied {
+			if later > i {
+				delete(readings, later)
+			}
+		}
 		next := readings[i] + 1
 		if next == waitedFor && !slices.ContainsFunc(p.Answers[i].Events, func(e allocator.Event) bool { return e.Kind == allocator.EventFreeCompleted }) {
 			next++

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"math"
+	"math/rand"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,5 +51,52 @@ func TestRealTracesHaveNoDifference(t *testing.T) {
 				t.Errorf("only %d events compared", res.Events)
 			}
 		})
+	}
+}
+
+// TestFullCardIsReadBack writes down what the simulator did on a card that is full most of the time and reads it back. It holds two things that a history does not
+// say: a range that was reserved for a request that then failed, and why memory was given back.
+func TestFullCardIsReadBack(t *testing.T) {
+	ooms := 0
+	for seed := range int64(40) {
+		rng := rand.New(rand.NewSource(seed))
+		p := &Program{Name: "full", Version: allocator.Version{Major: 2, Minor: 11}, ConfText: "expandable_segments:True", TotalBytes: 1 << 30, TotalKnown: true}
+		var err error
+		if p.Config, _, err = allocator.ParseConfig(p.ConfText, p.Version); err != nil {
+			t.Fatal(err)
+		}
+		var live []int32
+		for range 4000 {
+			if n := len(live); n > 0 && rng.Intn(100) < 46 {
+				i := rng.Intn(n)
+				p.Ops = append(p.Ops, Op{Kind: OpFree, Block: live[i]})
+				live[i] = live[n-1]
+				live = live[:n-1]
+				continue
+			}
+			bytes := uint64(math.Exp2(10 + 18.3*rng.Float64()))
+			p.Ops = append(p.Ops, Op{Kind: OpAlloc, Block: int32(p.Blocks), Bytes: bytes})
+			live = append(live, int32(p.Blocks))
+			p.Blocks++
+		}
+		s, run, err := p.Snapshot(RunOptions{Policy: allocator.Chunked})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ooms += int(run.Allocator.Stats().OOMs)
+		again, err := FromSnapshot(s, 0, p.Version, p.Name)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		res, err := again.Check()
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if res.Differences != 0 {
+			t.Errorf("seed %d: %d differences in %d events; the first at %v", seed, res.Differences, res.Events, res.First)
+		}
+	}
+	if ooms < 1000 {
+		t.Errorf("only %d requests failed", ooms)
 	}
 }
