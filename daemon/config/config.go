@@ -39,6 +39,7 @@ type Config struct {
 	Log            Log            `toml:"log"`
 	Slurm          Slurm          `toml:"slurm"`
 	Probe          Probe          `toml:"probe"`
+	Jobs           Jobs           `toml:"jobs"`
 	Policy         Policy         `toml:"policy"`
 	GPU            map[string]GPU `toml:"gpu"`
 	Targets        []Target       `toml:"target"`
@@ -89,6 +90,20 @@ type Probe struct {
 	Hold         Duration `toml:"hold"`
 	LaunchSocket string   `toml:"launch_socket"`
 	MaxRunning   int      `toml:"max_running"`
+	// StartWithin is how long a job waits for its probe to begin before it is let go; 0: until its hold is over.
+	StartWithin Duration `toml:"start_within"`
+}
+
+// Jobs says which jobs are looked at. Of each pair of lists, an empty first one takes all, and the second one has the last word.
+type Jobs struct {
+	Partitions       []string `toml:"partitions"`
+	ExceptPartitions []string `toml:"except_partitions"`
+	Accounts         []string `toml:"accounts"`
+	ExceptAccounts   []string `toml:"except_accounts"`
+	QOS              []string `toml:"qos"`
+	ExceptQOS        []string `toml:"except_qos"`
+	Users            []string `toml:"users"`
+	ExceptUsers      []string `toml:"except_users"`
 }
 
 // Policy says when and by how much a request may change.
@@ -100,6 +115,8 @@ type Policy struct {
 	Upsizing      bool     `toml:"upsizing"`
 	// Watch is how long a changed job is looked after; one that can never start gets its original request back.
 	Watch Duration `toml:"watch"`
+	// MaxWait is how long a changed job may wait for a card before it gets its original request back; 0: as long as it takes.
+	MaxWait Duration `toml:"max_wait"`
 }
 
 // GPU ties a GPU type or a feature of the site to a GPU profile.
@@ -132,7 +149,7 @@ func Defaults() Config {
 		Slurm:          Slurm{Scontrol: "/usr/bin/scontrol", Timeout: Duration(10 * time.Second)},
 		Probe: Probe{
 			Listen: "127.0.0.1:8917", TimeLimit: Duration(5 * time.Minute), CPUs: 2, Memory: 4 << 30, Steps: 4, Budget: Duration(2 * time.Minute),
-			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize-launch/launch.sock", MaxRunning: 8,
+			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize-launch/launch.sock", MaxRunning: 8, StartWithin: Duration(2 * time.Minute),
 		},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
 	}

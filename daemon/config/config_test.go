@@ -77,6 +77,11 @@ func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 		{"address", "version = 1\n[probe]\nlisten = \"here\"\n", ":3:1", "127.0.0.1"},
 		{"url", "version = 1\n[probe]\nurl = \"file:///etc\"\n", ":3:1", "http://"},
 		{"days to keep", "version = 1\n[log]\nkeep_days = -1\n", ":3:1", "between 0 and 36500"},
+		{"a name that none can have", "version = 1\n[jobs]\naccounts = [\"a b\"]\n", ":3:1", "no plain name"},
+		{"taken and excluded", "version = 1\n[jobs]\nqos = [\"a\"]\nexcept_qos = [\"b\", \"a\"]\n", ":4:1", "a is in jobs.qos too"},
+		{"a list that is a word", "version = 1\n[jobs]\nusers = \"root\"\n", ":3:", "jobs.users"},
+		{"start_within", "version = 1\n[probe]\nstart_within = \"-1s\"\n", ":3:1", "between 0s and 5m0s"},
+		{"max_wait", "version = 1\n[policy]\nmax_wait = \"10000h\"\n", ":3:1", "between"},
 		{"partition", "version = 1\n[probe]\npartition = \"a b\"\n", ":3:1", "plain name"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -169,7 +169,9 @@ func (c *Config) check() *FileError {
 		{"probe.time_limit", c.Probe.TimeLimit, time.Minute, 24 * time.Hour},
 		{"probe.budget", c.Probe.Budget, 5 * time.Second, MaxHold},
 		{"probe.hold", c.Probe.Hold, MinHold, MaxHold},
+		{"probe.start_within", c.Probe.StartWithin, 0, MaxHold},
 		{"policy.watch", c.Policy.Watch, 5 * time.Second, time.Hour},
+		{"policy.max_wait", c.Policy.MaxWait, 0, 30 * 24 * time.Hour},
 	} {
 		if v := time.Duration(d.value); v < d.least || v > d.top {
 			return bad(d.field, "", "%s is not between %s and %s", v, d.least, d.top)
@@ -185,6 +187,9 @@ func (c *Config) check() *FileError {
 		if w.value != "" && !plainWord.MatchString(w.value) {
 			return bad(w.field, "letters, digits and _.+-", "%q is no plain name", w.value)
 		}
+	}
+	if fault := c.checkJobs(bad); fault != nil {
+		return fault
 	}
 	if len(c.Policy.ActOn) == 0 {
 		return bad("policy.act_on", `["exact", "high"] is the default`, "empty: nothing would ever be done")

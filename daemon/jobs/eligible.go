@@ -70,6 +70,9 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeDeadline, skipReasons[codeDeadline]
 	case r.Dependency != "":
 		return codeDependency, "it depends on other jobs, whose output its probe would miss"
+	case r.Prefer != "":
+		// Slurm looks for the preferred nodes first, whatever the constraint says.
+		return codePrefer, "it prefers nodes (--prefer), which overrules a constraint"
 	case r.Reservation != "":
 		return codeReservation, "it runs in a reservation"
 	case r.ReqNodes != "":

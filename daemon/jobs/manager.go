@@ -74,6 +74,8 @@ type ProbeOptions struct {
 	Steps            int
 	Budget           time.Duration
 	MaxRunning       int
+	// StartWithin is how long a job waits for its probe to begin; 0: until its hold is over.
+	StartWithin time.Duration
 }
 
 // Settings are what a Manager may be told anew while it runs.
@@ -81,8 +83,10 @@ type Settings struct {
 	Mode  Mode
 	Hold  time.Duration
 	Watch time.Duration
-	Probe ProbeOptions
-	Rules policy.Rules
+	// MaxWait is how long a changed job may wait for a card before it gets its request back; 0: as long as it takes.
+	MaxWait time.Duration
+	Probe   ProbeOptions
+	Rules   policy.Rules
 	// ProfileOf chooses the GPU profile on which a request is probed.
 	ProfileOf func(request.Request) string
 }
@@ -140,6 +144,8 @@ type life struct {
 	checkedSpool bool
 	// since is when the present state was reached, or when this daemon took it over.
 	since time.Time
+	// code is that of the latest transition.
+	code string
 	// tries counts failed calls in the present state.
 	tries int
 	busy  bool
@@ -227,6 +233,9 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	if n := len(s.Estimates); n > 0 && !slices.Contains([]string{StateFound, StateProbing, StateReported}, s.Job.State) {
 		l.estimate = &s.Estimates[n-1]
 	}
+	if n := len(s.Events); n > 0 {
+		l.code = s.Events[n-1].Code
+	}
 	if n := len(s.Decisions); n > 0 {
 		l.decision = &s.Decisions[n-1]
 	}
@@ -252,6 +261,11 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	now := time.Now()
 	s := submission{job: describe(r, settings, now), first: decisionlog.Event{At: now}}
 	code, reason := ineligible(r)
+	if code == "" {
+		if outside := settings.Rules.Scope.Outside(whose(s.job), false); outside != "" {
+			code, reason = policy.CodeOutsideScope, outside
+		}
+	}
 	if code == "" && !m.reserve() {
 		code, reason = codeBusy, "too many jobs are being looked after at this moment"
 	}
@@ -297,6 +311,11 @@ func describe(r *wire.Request, settings *Settings, now time.Time) decisionlog.Jo
 		j.BeginAt = begin
 	}
 	return j
+}
+
+// whose is what a job said of itself when it was submitted.
+func whose(j decisionlog.Job) policy.Who {
+	return policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UID}
 }
 
 func (m *Manager) reserve() bool {
@@ -489,7 +508,7 @@ func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition
 		m.config.Logger.Error("transition not recorded, so not made", "token", l.job.Token, "from", t.From, "to", t.To, "error", err)
 		return err
 	}
-	l.job.State, l.job.Finished, l.since, l.tries = t.To, t.Finished, t.At, 0
+	l.job.State, l.job.Finished, l.since, l.code, l.tries = t.To, t.Finished, t.At, t.Code, 0
 	if t.SlurmJobID != 0 {
 		l.job.SlurmJobID = t.SlurmJobID
 	}

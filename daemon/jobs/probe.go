@@ -49,7 +49,16 @@ func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool
 		// Too late for a probe: the hold passes and the job starts as it was asked for.
 		return false
 	}
+	if m.waitsTooLong(l) {
+		return m.letGo(ctx, l, codeProbeQueue, fmt.Sprintf("the job was left alone: %d probes run, and none of them ended within %s", m.now().Probe.MaxRunning, m.now().Probe.StartWithin))
+	}
 	return m.launchProbe(ctx, l)
+}
+
+// waitsTooLong says whether a held job has waited for its probe to begin for longer than the site wants.
+func (m *Manager) waitsTooLong(l *life) bool {
+	limit := m.now().Probe.StartWithin
+	return l.enforced() && limit > 0 && time.Since(l.since) > limit
 }
 
 // launchProbe writes down that a probe is asked for, and asks.
@@ -135,6 +144,9 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 	j, there := view.byID[p.slurmJobID]
 	if there && (j.Name != p.name || j.UserID != l.job.UID) {
 		there = false
+	}
+	if there && j.Pending() && m.waitsTooLong(l) {
+		return m.letGo(ctx, l, codeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.now().Probe.StartWithin, j.Reason))
 	}
 	if there && !j.Ended() {
 		p.missingSince = time.Time{}

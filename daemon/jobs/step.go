@@ -200,6 +200,13 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 		}
 		return m.letGo(ctx, l, codeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
 	}
+	if outside := m.now().Rules.Scope.Outside(policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UserID}, true); outside != "" {
+		// Its defaults were not known at submit.
+		if !m.move(ctx, l, found) {
+			return false
+		}
+		return m.letGo(ctx, l, policy.CodeOutsideScope, "the job was left alone: "+outside)
+	}
 	if l.enforced() {
 		if code, detail := l.lost(j, time.Now()); code != "" {
 			l.job.SlurmJobID = j.ID
@@ -378,10 +385,29 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	case strings.HasPrefix(j.Reason, "BadConstraints"):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeImpossible,
 			Detail: "no node of this cluster can run the changed request (BadConstraints): the original is put back, " + assignments(request.Difference(l.decision.Change.Result, l.job.Asked))})
-	case view.at.Sub(l.since) > m.now().Watch:
+	case m.overdue(l, view.at):
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
+			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.now().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
+	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 || m.crowded()):
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
+}
+
+// overdue says whether a changed job waits for longer than the site allows. Until its owner's own begin time it waits for nothing of ours.
+func (m *Manager) overdue(l *life, now time.Time) bool {
+	limit, since := m.now().MaxWait, l.since
+	if l.job.BeginAt.After(since) {
+		since = l.job.BeginAt
+	}
+	return limit > 0 && now.Sub(since) > limit
+}
+
+// crowded says whether so many jobs are looked after that those that only wait have to make room.
+func (m *Manager) crowded() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.queued+len(m.open) > maxOpen/2
 }
 
 // restore gives a job its original request back.
@@ -395,7 +421,7 @@ func (m *Manager) restore(ctx context.Context, l *life) bool {
 	case j.UserID != l.job.UID || j.Ambiguous:
 		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
 	case request.Equivalent(j.Request, l.job.Asked):
-		m.finish(ctx, l, decisionlog.Transition{To: StateRestored, Code: codeImpossible, Detail: "the job asks for " + l.job.Asked.String() + " again"})
+		m.finish(ctx, l, decisionlog.Transition{To: StateRestored, Code: l.code, Detail: "the job asks for " + l.job.Asked.String() + " again"})
 		return false
 	case !j.Pending() || !request.Equivalent(j.Request, l.decision.Change.Result):
 		return m.abandon(ctx, l, codeOwnerChanged, fmt.Sprintf("the job is %s and asks for %s", j.State, j.Request))

@@ -35,6 +35,7 @@ const (
 	CodeUnknownGPU    = "unknown_gpu"
 	CodeInvalidAnswer = "invalid_estimate"
 	CodeOtherCard     = "card_asked_by_name"
+	CodeOutsideScope  = "outside_scope"
 )
 
 // Row is one row of the site's table.
@@ -55,6 +56,8 @@ type Card struct {
 
 // Rules are what the site allows.
 type Rules struct {
+	// Scope is asked before a job is tried; Decide takes every job for one inside it.
+	Scope Scope
 	// ActOn are the levels of confidence at which a request may be changed.
 	ActOn []estimator.Confidence
 	// MarginPercent and MarginMinBytes make the margin that is added to the estimate: the larger of the two.

@@ -43,6 +43,9 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate) Resu
 	if assumed {
 		version = p.Version
 	}
+	if outside := p.Rules.Scope.Outside(policy.Who{Partition: job.Partition, Account: job.Account, QOS: job.QOS, UID: job.UID}, false); outside != "" {
+		return Result{Verdict: decisionlog.LeaveAlone, Code: policy.CodeOutsideScope, Reason: outside, AssumedVersion: assumed}
+	}
 	profile := p.ProfileOf(job.Asked)
 	for look := 1; ; look++ {
 		estimate, found := latestOn(estimates, profile)

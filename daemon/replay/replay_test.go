@@ -45,10 +45,15 @@ func TestDecidesAsTheDaemonDoes(t *testing.T) {
 		{"the later of two", rules(row(12, "gpu12g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("a100-80", 40)}, decisionlog.Keep, policy.CodeAlready, ""},
 		{"from card to card", rules(row(12, "gpu12g", "rtx3060"), row(24, "gpu24g", "l40s"), row(40, "gpu40g", "a100-40"), large),
 			[]estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 20), estimateOn("l40s", 30), estimateOn("a100-40", 8)}, decisionlog.LeaveAlone, jobs.CodeLooksSpent, ""},
+		{"of an account that is excluded", func() policy.Rules {
+			r := rules(row(12, "gpu12g", ""), large)
+			r.Scope.Accounts.Except = []string{"physics"}
+			return r
+		}(), []estimator.Estimate{estimateOn("a100-80", 8)}, decisionlog.LeaveAlone, policy.CodeOutsideScope, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Player{Rules: c.rules, ProfileOf: func(request.Request) string { return "a100-80" }, Version: request.Version{Major: 22, Minor: 5}}
-			job := decisionlog.Job{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}
+			job := decisionlog.Job{Account: "physics", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}
 			got := p.Decide(job, c.estimates)
 			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion {
 				t.Errorf("%+v", got)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os/user"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,7 @@ type Site struct {
 	Config   *config.Config
 	byWord   map[string]*gpu.Profile
 	fallback *gpu.Profile
+	users    policy.Choice
 }
 
 // Load reads a configuration and the profiles that it names. The error names every word that has no profile, with file and line. What is
@@ -64,7 +66,29 @@ func New(c *config.Config) (*Site, []*config.FileError) {
 			s.byWord[word] = p
 		}
 	}
+	s.users = policy.Choice{Only: userNumbers("jobs.users", c.Jobs.Users, &unknown), Except: userNumbers("jobs.except_users", c.Jobs.ExceptUsers, &unknown)}
 	return s, unknown
+}
+
+// userNumbers looks users up: a job knows its owner by the number.
+func userNumbers(field string, names []string, unknown *[]*config.FileError) (numbers []string) {
+	for _, name := range names {
+		if account, err := user.Lookup(name); err == nil {
+			numbers = append(numbers, account.Uid)
+		} else if _, err := strconv.ParseUint(name, 10, 32); err == nil {
+			numbers = append(numbers, name)
+		} else {
+			*unknown = append(*unknown, &config.FileError{Field: field, Problem: fmt.Sprintf("there is no user %q", name), Hint: "a name that `getent passwd` knows, or a number"})
+		}
+	}
+	return numbers
+}
+
+// scope is which jobs the site lets be changed.
+func (s *Site) scope() policy.Scope {
+	j := s.Config.Jobs
+	return policy.Scope{Partitions: policy.Choice{Only: j.Partitions, Except: j.ExceptPartitions}, Accounts: policy.Choice{Only: j.Accounts, Except: j.ExceptAccounts},
+		QOS: policy.Choice{Only: j.QOS, Except: j.ExceptQOS}, Users: s.users}
 }
 
 // impossible lists every row of the table that no card can be.
@@ -204,7 +228,7 @@ var sliceName = regexp.MustCompile(`(?:^|[-_])[1-7]g\.([0-9]+)gb`)
 // Rules are the policy of the site.
 func (s *Site) Rules() policy.Rules {
 	c := s.Config
-	r := policy.Rules{MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), Upsizing: c.Policy.Upsizing,
+	r := policy.Rules{Scope: s.scope(), MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), Upsizing: c.Policy.Upsizing,
 		ShardBytes: int64(c.Shard.Per), ShardMax: c.Shard.Max, Own: c.OwnFeatures(), Cards: map[string]policy.Card{}}
 	for _, level := range c.Policy.ActOn {
 		r.ActOn = append(r.ActOn, estimator.Confidence(level))

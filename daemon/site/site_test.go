@@ -24,6 +24,7 @@ func TestFaultsOfTheTableNameThePlace(t *testing.T) {
 		{"sound", cards + row("12GiB", `constraint = "gpu12g"`) + row("80GiB", `gres = "gpu:a100:1"`), nil},
 		{"unknown profiles", "version = 1\ndefault_profile = \"b300\"\n[gpu.a]\nprofile = \"a101\"\n[gpu.\"x.y\"]\nprofile = \"nope\"\n",
 			[]string{":2:1: default_profile: ", ":4:1: gpu.a.profile: ", ":6:1: gpu.x.y.profile: "}},
+		{"unknown users", "version = 1\n[jobs]\nusers = [\"root\", \"4711\"]\nexcept_users = [\"no-such-user\"]\n", []string{":4:1: jobs.except_users: there is no user \"no-such-user\""}},
 		{"a profile of two sizes", "version = 1\n[gpu.a]\nprofile = \"a100\"\n", []string{":3:1: gpu.a.profile: "}},
 		{"more than the card", cards + row("12GiB", `constraint = "gpu12g"`) + row("40GiB", `constraint = "ib&gpu12g"`), []string{":10:1: target[1].fits: no job of 40 GiB fits: the row's gpu12g is a rtx3060"}},
 		{"two cards at once", cards + row("12GiB", "gres = \"gpu:a100:1\"\nconstraint = \"gpu12g\""), []string{":8:1: target[0].gres: a100 is a a100-80 and gpu12g is a rtx3060: no card is both"}},

@@ -18,6 +18,8 @@ type Job struct {
 	State     string
 	Reason    string
 	Partition string
+	Account   string
+	QOS       string
 	NodeList  string
 	ExitCode  string
 	// EligibleAt is the time before which the job does not start: its begin time while that lies ahead.
@@ -63,7 +65,7 @@ func (j Job) Token() string {
 // knownKeys are the keys that are read, and those that end a value with blanks in it.
 var knownKeys = map[string]bool{
 	"JobId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
-	"Partition": true, "NodeList": true, "ExitCode": true, "Features": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
+	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Features": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
 	"Comment": true, "StdErr": true, "StdIn": true, "StdOut": true, "Power": true, "Extra": true, "Container": true, "CpusPerTres": true, "MemPerTres": true,
 	"TresPerJob": true, "TresPerNode": true, "TresPerSocket": true, "TresPerTask": true, "MailUser": true, "MailType": true, "TresBind": true, "TresFreq": true,
 }
@@ -121,6 +123,7 @@ func ParseJob(line []byte) (j Job, ok bool) {
 	j.ID, j.UserID = uint32(id), uid
 	j.Name, j.AdminComment = values["JobName"], values["AdminComment"]
 	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = first("JobState"), first("Reason"), first("Partition"), first("NodeList"), first("ExitCode")
+	j.Account, j.QOS = first("Account"), first("QOS")
 	j.EligibleAt, j.StartAt = parseTime(first("EligibleTime")), parseTime(first("StartTime"))
 	j.Request = request.Request{
 		TresPerNode: first("TresPerNode"), TresPerJob: first("TresPerJob"), TresPerSocket: first("TresPerSocket"), TresPerTask: first("TresPerTask"),
