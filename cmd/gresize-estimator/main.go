@@ -1,21 +1,24 @@
 // Command gresize-estimator drives estimator plugins by hand, checks them against the contract, and serves the bundled
-// estimator as one. `gresize estimator` starts it, so that gresize itself needs no gRPC.
+// estimators as such. `gresize estimator` starts it, so that gresize itself needs no gRPC.
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/bundled/plugin"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -35,9 +38,31 @@ func main() {
 }
 
 func newRootCommand() *cobra.Command {
-	root := &cobra.Command{Use: "gresize estimator", Short: "Drive and check estimator plugins", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(newRunCommand(), newCheckCommand(), newServeCommand())
+	root := &cobra.Command{
+		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "gresize estimator"}, // what a person types
+	}
+	root.AddCommand(newListCommand(), newRunCommand(), newCheckCommand(), newServeCommand())
 	return root
+}
+
+func newListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "The bundled estimators, and how a command is run for each", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "NAME\tVERSION\tRUN\tRECORDS\tANSWERS FROM")
+			for _, m := range bundled.All() {
+				parts := make([]string, 0, len(m.Recording.Parts))
+				for _, p := range m.Recording.Parts {
+					parts = append(parts, string(p))
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", m.Name, m.Version, m.Recording.RunMode(), cmp.Or(strings.Join(parts, ","), "-"), m.Summary)
+			}
+			return w.Flush()
+		},
+	}
 }
 
 func newRunCommand() *cobra.Command {
@@ -134,12 +159,13 @@ func report(results []contracttest.Result, stdout io.Writer) error {
 
 func newServeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "serve vgpu", Short: "Be a plugin: the bundled estimator, for a host to start", Args: cobra.ExactArgs(1), ValidArgs: []string{"vgpu"},
+		Use: "serve NAME", Short: "Be a plugin: a bundled estimator, for a host to start", Args: cobra.ExactArgs(1), ValidArgs: bundled.Names(),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if args[0] != "vgpu" {
-				return errors.New("the bundled estimator is vgpu")
+			method, err := bundled.Find(args[0])
+			if err != nil {
+				return err
 			}
-			contract.Serve(bundled.VGPU{})
+			contract.Serve(plugin.Estimator{Method: method})
 			return nil
 		},
 	}

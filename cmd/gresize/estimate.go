@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
@@ -28,6 +29,7 @@ type estimateFlags struct {
 	gpus      int
 	steps     int
 	budget    time.Duration
+	estimator string
 	json      bool
 	bundle    string
 	noSandbox bool
@@ -93,6 +95,7 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`, see gresize gpu list")
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
+	f.StringVar(&flags.estimator, "estimator", bundled.Default, "the `estimator` that answers, see gresize estimator list")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
 	f.BoolVar(&flags.json, "json", false, "print the answer as JSON")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
@@ -152,9 +155,22 @@ func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progr
 	if f.output {
 		o.Output = cmd.ErrOrStderr()
 	}
+	method, err := bundled.Find(f.estimator)
+	if err != nil {
+		return probe.Result{}, usageError(err)
+	}
+	o.Recording = method.Recording
 	progress.attach(&o)
 	defer progress.end()
-	return probe.Run(cmd.Context(), o)
+	result, err := probe.Run(cmd.Context(), o)
+	if err != nil || method.Name == result.Estimate.Estimator {
+		return result, err
+	}
+	wall := result.Estimate.WallSeconds
+	begin := time.Now()
+	result.Estimate, err = method.FromBundle(result.Bundle, o.GPU)
+	result.Estimate.WallSeconds = wall + time.Since(begin).Seconds()
+	return result, err
 }
 
 // exit is the error that carries the exit code, nil for 0.

@@ -13,9 +13,9 @@ import (
 // newEstimatorCommand hands over to gresize-estimator, which has gRPC in it; this program is started too often to carry that.
 func newEstimatorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "estimator run|check PLUGIN", Short: "Drive and check estimator plugins by hand",
-		Long: "Drive and check estimator plugins by hand:\n\n" +
-			"  gresize estimator run PLUGIN --bundle FILE --gpu NAME [-- ARGS]\n  gresize estimator check PLUGIN [-- ARGS]\n\ndocs/plugins.md is for authors of plugins.",
+		Use: "estimator list|run|check", Short: "List the bundled estimators; drive and check estimator plugins by hand",
+		Long: "List the bundled estimators; drive and check estimator plugins by hand:\n\n" +
+			"  gresize estimator list\n  gresize estimator run PLUGIN --bundle FILE --gpu NAME [-- ARGS]\n  gresize estimator check PLUGIN [-- ARGS]\n\ndocs/plugins.md is for authors of plugins.",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
 			self, err := os.Executable()

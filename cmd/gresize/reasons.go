@@ -48,6 +48,7 @@ var reasonWords = map[string]reasonWord{
 	"no_gpu_used":          {text: "the command put nothing on a GPU"},
 	"several_gpus":         {text: "several processes used a GPU at once"},
 	"estimator_fell_back":  {text: "another estimator was asked first and had no answer"},
+	"recorded_otherwise":   {text: "the run was made for another estimator"},
 	"ranks_not_run":        {text: "only some ranks of the job were run"},
 }
 

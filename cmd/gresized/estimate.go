@@ -10,11 +10,11 @@ import (
 	"github.com/gresize/gresize/estimator/trace"
 )
 
-// bundleEstimator hands a bundle to the estimator of the virtual GPU on which it was recorded.
-type bundleEstimator struct{}
+// bundleEstimator hands a bundle to a bundled estimator.
+type bundleEstimator struct{ method bundled.Method }
 
 // Estimate makes the answer for a GPU profile.
-func (bundleEstimator) Estimate(_ context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
+func (e bundleEstimator) Estimate(_ context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
 	card, err := gpu.Load(profile)
 	if err != nil {
 		return estimator.Estimate{}, err
@@ -23,7 +23,7 @@ func (bundleEstimator) Estimate(_ context.Context, bundle []byte, profile string
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	return bundled.VGPU{}.FromBundle(b, card)
+	return e.method.FromBundle(b, card)
 }
 
 // checkBundle says what is wrong with a bundle that arrived.

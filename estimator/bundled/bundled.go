@@ -1,44 +1,102 @@
-// Package bundled has gresize's own estimators in the terms of the contract, so that the daemon asks them in its own process
-// and everyone else as a plugin, with the same code.
+// Package bundled lists gresize's own estimators: what each is called, how a command has to be run for it, and how it answers. The daemon,
+// the command line and the evaluation ask them from here in their own process; estimator/bundled/plugin makes plugins of them.
 package bundled
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/capacity"
-	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
-// VGPU is the estimator of the virtual GPU: it reads what a run of the job itself recorded.
-type VGPU struct{}
+// Method is one estimator.
+type Method struct {
+	Name    string
+	Version string
+	// Summary is one line for people.
+	Summary string
+	// Recording is how the probe has to run a command for it.
+	Recording trace.Recording
+	// Estimate answers for a bundle that was recorded so, on this card. It gives Ranks, Confidence, Fits and Reasons; FromBundle fills in
+	// the rest. What is not known is estimator.Unknown with a reason; an error says that the bundle is damaged.
+	Estimate func(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error)
+}
 
-// Info names the estimator.
-func (VGPU) Info() contract.Info { return contract.Info{Name: vgpu.Name, Version: "1"} }
+// Default is the name of the estimator that is asked where none is named.
+const Default = vgpu.Name
 
-// Estimate reads the bundle and answers.
-func (v VGPU) Estimate(_ context.Context, r contract.Request) (estimator.Estimate, error) {
-	b, err := trace.ReadFile(r.Bundle)
-	if errors.Is(err, fs.ErrNotExist) {
-		return estimator.Estimate{}, fmt.Errorf("no bundle at %s", r.Bundle)
+// all is the list; its order is that of tables.
+var all = []Method{
+	{Name: vgpu.Name, Version: "1", Summary: "what the command itself did on the virtual GPU", Estimate: virtual},
+}
+
+// All returns the estimators, the default one first.
+func All() []Method { return slices.Clone(all) }
+
+// Names are the names of all estimators.
+func Names() []string {
+	names := make([]string, 0, len(all))
+	for _, m := range all {
+		names = append(names, m.Name)
 	}
+	return names
+}
+
+// Find returns the estimator with a name.
+func Find(name string) (Method, error) {
+	for _, m := range all {
+		if m.Name == name {
+			return m, nil
+		}
+	}
+	return Method{}, fmt.Errorf("no estimator %.80q is bundled; there are %s", name, strings.Join(Names(), ", "))
+}
+
+// FromBundle answers for a bundle. One speaks of the card on which it was recorded and of no other, and serves the estimators
+// for whose mode the command was run.
+func (m Method) FromBundle(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
+	if b.Manifest.GPU.ID != card.ID {
+		return estimator.Estimate{}, fmt.Errorf("recorded on a %q, the question is about a %s", b.Manifest.GPU.ID, card.ID)
+	}
+	e, err := m.answer(b, card)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	return v.FromBundle(b, &r.GPU)
+	e.Schema, e.Estimator, e.GPU, e.Versions, e.Steps, e.HostPeakBytes = estimator.SchemaEstimate, m.Name, card.ID, b.Manifest.Versions, b.Manifest.Steps, b.Manifest.HostPeakBytes
+	if e.WallSeconds == 0 {
+		e.WallSeconds = (b.Manifest.Timings.SandboxMillis + b.Manifest.Timings.RunMillis) / 1000
+	}
+	if e.Ranks == nil {
+		e.Ranks = []estimator.Rank{}
+	}
+	if e.Reasons == nil {
+		e.Reasons = []estimator.Reason{}
+	}
+	return e, e.Validate()
 }
 
-// FromBundle answers for a bundle that has been read already. A bundle speaks of the card on which it was recorded and of no other.
-func (VGPU) FromBundle(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
-	if b.Manifest.GPU.ID != card.ID {
-		return estimator.Estimate{}, fmt.Errorf("recorded on a %q, the job is probed on a %s", b.Manifest.GPU.ID, card.ID)
+func (m Method) answer(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
+	if was, wanted := b.Manifest.RunMode(), m.Recording.RunMode(); was != wanted {
+		return estimator.NewUnknown(m.Name, card.ID, estimator.Reason{Code: "recorded_otherwise",
+			Detail: fmt.Sprintf("%s needs a run in the mode %s, the bundle is of one in the mode %s", m.Name, wanted, was)}), nil
 	}
+	if len(b.Ranks) == 0 || b.Manifest.Outcome == trace.Crashed || b.Manifest.Outcome == trace.NotRun {
+		reasons := b.Manifest.Reasons
+		if len(reasons) == 0 {
+			reasons = []estimator.Reason{{Code: "no_gpu_used", Detail: "no process put anything on a GPU"}}
+		}
+		return estimator.NewUnknown(m.Name, card.ID, slices.Clone(reasons)...), nil
+	}
+	return m.Estimate(b, card)
+}
+
+// virtual is the estimator of the virtual GPU.
+func virtual(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 	e := vgpu.Estimate(b, card)
 	capacity.SetMinimum(&e, b)
 	return e, nil

@@ -28,10 +28,15 @@ func (r *run) manifest() trace.Manifest {
 		command = append([]string{"script"}, command...)
 	}
 	p := r.options.GPU
+	mode := r.options.Recording.RunMode()
+	if mode == trace.ModeVGPU {
+		mode = "" // what a bundle means that names none
+	}
 	return trace.Manifest{
 		Schema:   trace.Schema,
 		Versions: estimator.Versions{Gresize: r.options.Version},
 		GPU:      trace.GPU{ID: p.ID, Name: p.Name, CapacityBytes: r.options.CapacityBytes, Devices: r.options.Devices},
+		Mode:     mode,
 		Command:  command, Libraries: []string{}, UnansweredSymbols: []trace.Symbol{}, Reasons: []estimator.Reason{},
 		Notes: []string{}, Calls: []trace.Call{}, Sandboxed: !r.options.NoSandbox,
 	}

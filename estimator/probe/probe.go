@@ -57,6 +57,8 @@ type Options struct {
 	Steps int
 	// Budget is the time that the command may take.
 	Budget time.Duration
+	// Recording is how the command is run and what is recorded; the zero value serves the estimator vgpu.
+	Recording trace.Recording
 	// Sandbox is the policy of the sandbox.
 	Sandbox sandbox.Policy
 	// NoSandbox runs the command as it is. Only a person may ask for it, for a command of his own.
@@ -248,6 +250,7 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	add, err := r.options.Engine.Environment(EngineOptions{
 		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
 		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
+		Recording: r.options.Recording,
 	}, env)
 	if err != nil {
 		return nil, fmt.Errorf("probe: virtual GPU: %w", err)

@@ -17,7 +17,7 @@ import (
 // a person runs without a sandbox is run once: it may leave traces.
 func (r *run) withOtherSide(ctx context.Context, first Result, begin time.Time) (Result, error) {
 	left := r.options.Budget - time.Since(begin)
-	if r.options.NoSandbox || ctx.Err() != nil || left < r.ranFor || !vgpu.DependsOnValues(first.Bundle) {
+	if r.options.NoSandbox || r.options.Recording.RunMode() != trace.ModeVGPU || ctx.Err() != nil || left < r.ranFor || !vgpu.DependsOnValues(first.Bundle) {
 		return first, nil
 	}
 	private, err := os.MkdirTemp("", "gresize-probe-")

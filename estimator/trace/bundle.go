@@ -112,12 +112,14 @@ type Manifest struct {
 	Versions estimator.Versions `json:"versions"`
 	GPU      GPU                `json:"gpu"`
 	// Command holds the arguments only; the environment is not recorded, since it may hold secrets.
-	Command    []string `json:"command"`
-	RankCount  int      `json:"ranks"`
-	Steps      int      `json:"steps"`
-	Outcome    Outcome  `json:"outcome"`
-	ExitStatus int      `json:"exit_status"`
-	Signal     int      `json:"signal,omitempty"`
+	Command   []string `json:"command"`
+	RankCount int      `json:"ranks"`
+	Steps     int      `json:"steps"`
+	// Mode is how the command was run; empty: on the virtual GPU.
+	Mode       Mode    `json:"mode,omitempty"`
+	Outcome    Outcome `json:"outcome"`
+	ExitStatus int     `json:"exit_status"`
+	Signal     int     `json:"signal,omitempty"`
 	// Libraries are the replaced libraries that the command used, such as cublas and cudnn.
 	Libraries         []string           `json:"libraries"`
 	UnansweredSymbols []Symbol           `json:"unanswered_symbols"`
@@ -161,6 +163,9 @@ func (b *Bundle) Validate() error {
 	}
 	if !outcomes[m.Outcome] {
 		return fmt.Errorf("outcome: %q is not known", m.Outcome)
+	}
+	if err := m.validateMode(); err != nil {
+		return err
 	}
 	if m.RankCount != len(b.Ranks) || len(b.Ranks) > MaxRanks {
 		return fmt.Errorf("ranks: the manifest says %d, the bundle holds %d, at most %d are allowed", m.RankCount, len(b.Ranks), MaxRanks)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // Name is the name of this estimator in answers.
@@ -42,6 +44,8 @@ type Options struct {
 	WithoutPython bool
 	// RecordEvents has each process record the events of PyTorch's allocator.
 	RecordEvents bool
+	// Recording is the mode of the run and what optional parts are recorded.
+	Recording trace.Recording
 }
 
 // Environment returns the variables, as KEY=VALUE, that put a virtual GPU under
@@ -86,7 +90,7 @@ func Environment(o Options, base []string) ([]string, error) {
 	if o.RecordEvents {
 		env = append(env, "GRESIZE_PROBE_EVENTS=1")
 	}
-	return env, nil
+	return append(env, o.Recording.Environment()...), nil
 }
 
 // before puts path in front of the list that base has under name. An entry that

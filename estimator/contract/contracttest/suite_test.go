@@ -13,6 +13,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/bundled/plugin"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
@@ -25,9 +26,11 @@ func TestMain(m *testing.M) {
 	switch role := os.Getenv(roleVariable); role {
 	case "":
 		os.Exit(m.Run())
-	case "vgpu":
-		contract.Serve(bundled.VGPU{})
 	default:
+		if method, err := bundled.Find(role); err == nil {
+			contract.Serve(plugin.Estimator{Method: method})
+			return
+		}
 		contract.Serve(wrong(role))
 	}
 }
@@ -97,7 +100,11 @@ func TestSuitePasses(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", example, "../../../examples/estimator").CombinedOutput(); err != nil {
 		t.Fatalf("build the example: %v\n%s", err, out)
 	}
-	for name, command := range map[string]contract.Command{"vgpu": self(t, "vgpu"), "example": {Path: example}} {
+	commands := map[string]contract.Command{"example": {Path: example}}
+	for _, name := range bundled.Names() {
+		commands[name] = self(t, name)
+	}
+	for name, command := range commands {
 		for _, r := range Check(t.Context(), subject(t, command)) {
 			if r.Err != nil {
 				t.Errorf("%s: %s: %v", name, r.Case, r.Err)
