@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A plain ConvNet of GPUMemNet's measurements, rebuilt from its configuration.
 
-    cnn.py CHANNELS CLASSES BATCH ACTIVATION BATCH_NORM DROPOUT LAYERS
+    gpumemnet_cnn.py CHANNELS CLASSES BATCH ACTIVATION BATCH_NORM DROPOUT LAYERS
 
 LAYERS is a comma-separated list of FILTERS@EDGE, one for each 3x3 convolution with the edge of its square output; where
 the edge shrinks, a 2x2 maximum stands before. Each convolution is followed by batch normalisation (BATCH_NORM is 1), the

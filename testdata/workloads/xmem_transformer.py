@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A transformer workload of xMem's published measurements, rebuilt from its description.
 
-    transformer.py MODEL BATCH OPTIMIZER [ZERO_GRAD_POS]
+    xmem_transformer.py MODEL BATCH OPTIMIZER [ZERO_GRAD_POS]
 
 Hugging Face's model (transformers 4.51.3) with random weights, built from a configuration written here, so nothing is
 downloaded; batches of 128 tokens, labels = inputs, learning rate 1e-3, fp32. The loop keeps the model's output alive

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A CNN workload of xMem's published measurements, rebuilt from its description.
 
-    cnn.py MODEL BATCH OPTIMIZER [ZERO_GRAD_POS]
+    xmem_cnn.py MODEL BATCH OPTIMIZER [ZERO_GRAD_POS]
 
 torchvision's model with random weights on 3x86x86 images (CIFAR-10's size after xMem's resize; the pixels do not
 matter), cross entropy, learning rate 1e-3, no momentum. MODEL and OPTIMIZER are spelled as in the published table.
