@@ -97,6 +97,7 @@ EXIT STATUS
 	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`")
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
+	f.StringVar((*string)(&flags.mode), "mode", string(trace.ModeVGPU), "what is done with the command: vgpu runs it on the virtual GPU, profile on the CPU under PyTorch's profiler, fake with tensors without content; one `MODE`")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
 	f.SetInterspersed(false)
 	root.AddCommand(cmd)
@@ -107,6 +108,7 @@ type runFlags struct {
 	out, gpu    string
 	gpus, steps int
 	budget      time.Duration
+	mode        trace.Mode
 }
 
 // takeSecrets takes the two variables out of the environment: the command must not see them.
@@ -129,8 +131,11 @@ func (p *program) runByHand(ctx context.Context, flags runFlags, args []string) 
 	if err != nil {
 		return usage{err}
 	}
+	if !flags.mode.Valid() {
+		return usage{fmt.Errorf("run: --mode %.40s: vgpu, profile or fake", flags.mode)}
+	}
 	result, err := probe.Run(ctx, probe.Options{
-		Command: args, GPU: profile, Devices: flags.gpus, Steps: flags.steps, Budget: flags.budget,
+		Recording: trace.Recording{Mode: flags.mode}, Command: args, GPU: profile, Devices: flags.gpus, Steps: flags.steps, Budget: flags.budget,
 		Env: p.env, Version: probe.BuildVersion(), Engine: p.engine, LibDir: p.libDir,
 	})
 	if err != nil {

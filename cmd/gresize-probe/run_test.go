@@ -29,6 +29,8 @@ func TestMain(m *testing.M) {
 // stoppedEngine says that every run was stopped after four steps.
 type stoppedEngine struct{}
 
+func (stoppedEngine) Name() string { return "vgpu" }
+
 func (stoppedEngine) Environment(o probe.EngineOptions, _ []string) ([]string, error) {
 	return []string{"REPORTS=" + o.ReportDir}, nil
 }

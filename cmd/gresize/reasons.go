@@ -45,6 +45,7 @@ var reasonWords = map[string]reasonWord{
 	"bundle_invalid":       {text: "the run's own record cannot be read", ours: true},
 	"probe_lost":           {text: "the probe was lost", ours: true},
 	"probe_refused":        {text: "the probe was refused", ours: true},
+	"no_estimator":         {text: "no estimator was asked"},
 	"no_gpu_used":          {text: "the command put nothing on a GPU"},
 	"several_gpus":         {text: "several processes used a GPU at once"},
 	"estimator_fell_back":  {text: "another estimator was asked first and had no answer"},

@@ -18,7 +18,7 @@ const (
 	maxReportTotalBytes = 256 << 20
 )
 
-var reportName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}\.(json|jsonl|bin)$`)
+var reportName = regexp.MustCompile(`^[a-z][a-z0-9_-]{0,63}\.(json|jsonl|bin|json\.gz)$`)
 
 // collect copies the regular files with known names from one directory to
 // another, a new one. Links and pipes are passed over, so that nothing outside

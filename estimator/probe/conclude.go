@@ -12,7 +12,6 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/vgpu"
 )
 
 const (
@@ -49,7 +48,7 @@ func (r *run) notRun(cause error) Result {
 	m.Reasons = append(m.Reasons, reason("no_sandbox", cause.Error()))
 	return Result{
 		Bundle:   &trace.Bundle{Manifest: m, Ranks: []trace.Rank{}},
-		Estimate: estimator.NewUnknown(vgpu.Name, r.options.GPU.ID, m.Reasons...),
+		Estimate: estimator.NewUnknown(r.options.Engine.Name(), r.options.GPU.ID, m.Reasons...),
 	}
 }
 
@@ -98,7 +97,7 @@ func (r *run) conclude() (Result, error) {
 // record where the run went far enough, and an unknown with its reasons otherwise.
 func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	m := &b.Manifest
-	e := estimator.NewUnknown(vgpu.Name, p.ID, m.Reasons...)
+	e := estimator.NewUnknown(engine.Name(), p.ID, m.Reasons...)
 	switch m.Outcome {
 	case trace.Stopped, trace.Completed, trace.OutOfMemory, trace.Timeout, trace.NoStep:
 		if len(b.Ranks) > 0 {
@@ -112,7 +111,7 @@ func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate
 	e.WallSeconds = (m.Timings.SandboxMillis + m.Timings.RunMillis) / 1000
 	e.Reasons = withoutRepeats(e.Reasons)
 	if err := e.Validate(); err != nil {
-		u := estimator.NewUnknown(vgpu.Name, p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
+		u := estimator.NewUnknown(engine.Name(), p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
 		u.Versions, u.HostPeakBytes, u.WallSeconds = m.Versions, m.HostPeakBytes, e.WallSeconds
 		return u
 	}

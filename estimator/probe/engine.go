@@ -14,8 +14,18 @@ type Reports = vgpu.Reports
 // EngineOptions is where the engine finds its things, seen from inside.
 type EngineOptions = vgpu.Options
 
+// engineOf is the engine that reads what a mode leaves.
+func engineOf(mode trace.Mode) Engine {
+	if mode == trace.ModeProfile {
+		return profiled{}
+	}
+	return virtualGPU{}
+}
+
 // virtualGPU is the engine of estimator/vgpu.
 type virtualGPU struct{}
+
+func (virtualGPU) Name() string { return vgpu.Name }
 
 func (virtualGPU) Environment(o EngineOptions, base []string) ([]string, error) {
 	return vgpu.Environment(o, base)

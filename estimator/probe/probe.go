@@ -67,7 +67,7 @@ type Options struct {
 	LibDir string
 	// Version is the version of this program, for the record.
 	Version string
-	// Engine is the virtual GPU; nil means the one in LibDir.
+	// Engine is the virtual GPU; nil means the one in LibDir, as Recording uses it.
 	Engine Engine
 	// Progress, when set, is told every ProgressInterval what has been seen so far. It is never called after Run has returned.
 	Progress func(Progress)
@@ -83,6 +83,8 @@ type Result struct {
 
 // Engine puts a virtual GPU under a process tree and reads what it left.
 type Engine interface {
+	// Name is the name of the estimator in answers.
+	Name() string
 	// Environment returns the variables to set, as KEY=VALUE, over the given ones.
 	Environment(EngineOptions, []string) ([]string, error)
 	// Read turns the files of a report directory into what the runner needs to know.
@@ -138,7 +140,7 @@ func (o *Options) fillIn() error {
 		}
 	}
 	if o.Engine == nil {
-		o.Engine = virtualGPU{}
+		o.Engine = engineOf(o.Recording.RunMode())
 	}
 	return nil
 }

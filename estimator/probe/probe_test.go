@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 // scripted is an engine whose reports are written by the command itself, as JSON of Reports.
 type scripted struct{}
 
+func (scripted) Name() string { return "vgpu" }
+
 func (scripted) Environment(o EngineOptions, env []string) ([]string, error) {
 	return []string{"GRESIZE_VGPU_REPORT_DIR=" + o.ReportDir, "GRESIZE_VGPU_PROFILE=" + o.ProfilePath,
 		fmt.Sprintf("GRESIZE_PROBE_STEPS=%d", o.Steps)}, nil

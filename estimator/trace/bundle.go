@@ -27,6 +27,8 @@ const (
 	// MaxManifestBytes and MaxReportBytes are sizes of single entries, unpacked.
 	MaxManifestBytes = 4 << 20
 	MaxReportBytes   = 16 << 20
+	// MaxProfileBytes is the size of a rank's profile, which stays packed by gzip.
+	MaxProfileBytes = 48 << 20
 	// MaxRanks is the number of ranks.
 	MaxRanks = estimator.MaxRanks
 	// MaxJSONDepth is the nesting of any JSON inside.
@@ -142,6 +144,8 @@ type Rank struct {
 	// Events are the recorded events of the allocator, in the form that EventsFormat names; none when empty.
 	Events       []byte
 	EventsFormat EventsFormat
+	// Profile is the trace of PyTorch's profiler, JSON packed by gzip; none when empty.
+	Profile []byte
 }
 
 // EventsFormat is the form of the recorded events, and the extension of their entry.
@@ -256,6 +260,9 @@ func (b *Bundle) validateRanks() error {
 		}
 		if len(r.Events) > 0 && r.EventsFormat != EventsBinary && r.EventsFormat != EventsJSON {
 			return fmt.Errorf("ranks/%d: events in the unknown form %q", i, r.EventsFormat)
+		}
+		if len(r.Profile) > MaxProfileBytes {
+			return fmt.Errorf("ranks/%d/profile.json.gz: %d bytes, at most %d", i, len(r.Profile), MaxProfileBytes)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ const (
 	endRecordBytes     = 22
 	endRecordMagic     = 0x06054b50
 	maxDirectoryBytes  = 1 << 20
-	maxEntries         = 1 + 2*MaxRanks
+	maxEntries         = 1 + 3*MaxRanks
 	offsetRecordCount  = 10
 	offsetDirectoryLen = 12
 	offsetDirectoryAt  = 16
@@ -60,6 +60,11 @@ func Write(w io.Writer, b *Bundle) error {
 				return err
 			}
 		}
+		if len(r.Profile) > 0 {
+			if err := addAs(z, zip.Store, fmt.Sprintf("ranks/%d/profile.json.gz", i), r.Profile); err != nil {
+				return err
+			}
+		}
 	}
 	if err := z.Close(); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
@@ -67,8 +72,10 @@ func Write(w io.Writer, b *Bundle) error {
 	return nil
 }
 
-func add(z *zip.Writer, name string, data []byte) error {
-	w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate})
+func add(z *zip.Writer, name string, data []byte) error { return addAs(z, zip.Deflate, name, data) }
+
+func addAs(z *zip.Writer, method uint16, name string, data []byte) error {
+	w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: method})
 	if err == nil {
 		_, err = w.Write(data)
 	}
@@ -160,7 +167,7 @@ func Read(r io.ReaderAt, size int64) (*Bundle, error) {
 	return b, nil
 }
 
-var rankEntry = regexp.MustCompile(`^ranks/(0|[1-9][0-9]{0,3})/(report\.json|events\.(bin|jsonl))$`)
+var rankEntry = regexp.MustCompile(`^ranks/(0|[1-9][0-9]{0,3})/(report\.json|profile\.json\.gz|events\.(bin|jsonl))$`)
 
 func read(r io.ReaderAt, size int64) (*Bundle, error) {
 	if err := checkDirectory(r, size); err != nil {
@@ -220,6 +227,10 @@ func readRankEntry(f *zip.File, left *int64, ranks map[int]*Rank) error {
 	}
 	if ranks[n] == nil {
 		ranks[n] = new(Rank)
+	}
+	if parts[2] == "profile.json.gz" {
+		ranks[n].Profile, err = unpack(f, MaxProfileBytes, left)
+		return err
 	}
 	if parts[3] == "" {
 		ranks[n].Report, err = unpack(f, MaxReportBytes, left)

@@ -31,6 +31,9 @@ const (
 	PartModules Part = "modules"
 	// PartOperators is the stream of operators of one training step.
 	PartOperators Part = "operators"
+	// PartPublished asks for a profile as xMem's published program records it: without the first step, and with optimizers that take one
+	// parameter after the other.
+	PartPublished Part = "published"
 )
 
 // Recording is how a command has to be run, and what to be recorded of it. The zero value is a run on the virtual GPU

@@ -60,6 +60,18 @@ def after_import(module, hook):
         sys.meta_path.insert(0, _Finder(hook, module))
 
 
+# What a probe does with a program, and the module whose start(torch) does it: a module for each mode.
+MODES = {"vgpu": "watch", "profile": "profile", "fake": "fake"}
+
+
+def _start(torch):
+    from importlib import import_module
+
+    module = MODES.get(os.environ.get("GRESIZE_PROBE_MODE") or "vgpu")
+    if module is not None:
+        import_module("." + module, __name__).start(torch)
+
+
 def install():
     """Arm the hook, once, in a process of a probe."""
     if not os.environ.get("GRESIZE_VGPU_REPORT_DIR"):
@@ -70,12 +82,7 @@ def install():
 
     ranks.at_start()
 
-    def hook(torch):
-        from . import watch
-
-        watch.start(torch)
-
-    sys.meta_path.insert(0, _Finder(hook))
+    sys.meta_path.insert(0, _Finder(_start))
 
 
 def install_late():
@@ -83,6 +90,4 @@ def install_late():
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "optim") or not hasattr(torch, "cuda"):
         return
-    from . import watch
-
-    watch.start(torch)
+    _start(torch)
