@@ -63,6 +63,7 @@ func TestLogFilters(t *testing.T) {
 		{"--verdict rewrite", exitOK, []int{4, 1}, ""},
 		{"--verdict leave-alone", exitOK, []int{3}, ""},
 		{"--verdict leave_alone", exitOK, []int{3}, ""},
+		{"--verdict oom", exitOK, nil, ""},
 		{"--since 2026-11-22T12:00:00Z", exitOK, []int{5, 4, 3}, ""},
 		{"--until 2026-11-22T12:00:00Z", exitOK, []int{2, 1}, ""},
 		{"-S 2026-11-21 -E 2026-11-24 -u 4000000001 --verdict rewrite", exitOK, []int{4}, ""},

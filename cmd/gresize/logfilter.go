@@ -20,7 +20,7 @@ type jobFilter struct{ owner, partition, verdict, since, until string }
 func (f *jobFilter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.owner, "user", "u", "", "only jobs of `USER`, a name or a number")
 	cmd.Flags().StringVarP(&f.partition, "partition", "p", "", "only jobs that were submitted to `PARTITION`; \"\" for those that named none")
-	cmd.Flags().StringVar(&f.verdict, "verdict", "", "only jobs with this `VERDICT`: rewrite, keep or leave-alone")
+	cmd.Flags().StringVar(&f.verdict, "verdict", "", "only jobs with this `VERDICT`: rewrite, keep or leave-alone; oom: those that died of GPU memory")
 	cmd.Flags().StringVarP(&f.since, "since", "S", "", "only jobs submitted at `TIME` or later: 2026-11-28, 2026-11-28T14:30, or 36h, 7d for so long ago")
 	cmd.Flags().StringVarP(&f.until, "until", "E", "", "only jobs submitted before `TIME`, written like --since")
 }
@@ -35,12 +35,16 @@ func (f *jobFilter) read(cmd *cobra.Command, now time.Time) (decisionlog.Filter,
 	if cmd.Flags().Changed("partition") {
 		out.Partition = &f.partition
 	}
-	if f.verdict != "" {
+	switch f.verdict {
+	case "":
+	case "oom":
+		out.OutOfMemory = true
+	default:
 		out.Verdict = decisionlog.Verdict(strings.NewReplacer("-", "_", " ", "_").Replace(f.verdict))
 		switch out.Verdict {
 		case decisionlog.Rewrite, decisionlog.Keep, decisionlog.LeaveAlone:
 		default:
-			return out, usageError(fmt.Errorf("--verdict: %.40q is none of rewrite, keep, leave-alone", f.verdict))
+			return out, usageError(fmt.Errorf("--verdict: %.40q is none of rewrite, keep, leave-alone, oom", f.verdict))
 		}
 	}
 	if out.Since, err = timeOf("--since", f.since, now); err != nil {

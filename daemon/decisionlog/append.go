@@ -83,14 +83,16 @@ const (
 
 // Decision is a verdict with its reason.
 type Decision struct {
-	At          time.Time      `json:"at"`
-	Verdict     Verdict        `json:"verdict"`
-	Code        string         `json:"code"`
-	Reason      string         `json:"reason"`
-	MarginBytes int64          `json:"margin_bytes"`
-	NeedBytes   int64          `json:"need_bytes"`
-	Target      request.Target `json:"target"`
-	Change      request.Change `json:"change"`
+	At          time.Time `json:"at"`
+	Verdict     Verdict   `json:"verdict"`
+	Code        string    `json:"code"`
+	Reason      string    `json:"reason"`
+	MarginBytes int64     `json:"margin_bytes"`
+	// Margin is the evidence of the margin; the zero value in rows of earlier releases.
+	Margin    Margin         `json:"margin,omitzero"`
+	NeedBytes int64          `json:"need_bytes"`
+	Target    request.Target `json:"target"`
+	Change    request.Change `json:"change"`
 }
 
 // Transition moves a job to another state, together with what was learnt. It is one transaction.
@@ -239,8 +241,12 @@ func addDecision(ctx context.Context, tx *sql.Tx, job int64, estimateID *int64, 
 	if d.Verdict == Rewrite {
 		after = d.Change.Result.String()
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO decisions (job, estimate, at, verdict, code, reason, margin_bytes, need_bytes, target, change, after_text) VALUES (?,?,?,?,?,?,?,?,?,?,?)`,
-		job, estimateID, millis(d.At), string(d.Verdict), d.Code, text(d.Reason), d.MarginBytes, d.NeedBytes, string(target), string(change), text(after))
+	margin, err := json.Marshal(d.Margin)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO decisions (job, estimate, at, verdict, code, reason, margin_bytes, need_bytes, target, change, after_text, margin) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)`,
+		job, estimateID, millis(d.At), string(d.Verdict), d.Code, text(d.Reason), d.MarginBytes, d.NeedBytes, string(target), string(change), text(after), string(margin))
 	return err
 }
 

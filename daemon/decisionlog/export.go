@@ -11,7 +11,7 @@ import (
 
 // exports are the tables and views that can be exported, each with an id, and their columns: all but the hash of a probe's key, which is nobody's business.
 var exports = map[string]string{
-	"jobs": "*", "events": "*", "estimates": "*", "decisions": "*", "actuals": "*", "decision_list": "*",
+	"jobs": "*", "events": "*", "estimates": "*", "decisions": "*", "actuals": "*", "rescues": "*", "decision_list": "*", "actual_list": "*",
 	"probes": "id, job, name, slurm_job_id, requested_at, reported_at, bundle_sha256, bundle_bytes",
 }
 
@@ -23,7 +23,7 @@ func Exports() []string { return slices.Sorted(maps.Keys(exports)) }
 
 // HoldsJSON says whether a column of a table holds a JSON document.
 func HoldsJSON(column string) bool {
-	return column == "asked" || column == "body" || column == "target" || column == "change"
+	return column == "asked" || column == "body" || column == "target" || column == "change" || column == "ranks" || column == "margin"
 }
 
 // Export calls write for every row of a table, by id, page by page: whoever reads slowly must not keep the daemon's WAL from being written back.

@@ -22,7 +22,7 @@ func (l *Log) Forget(ctx context.Context, before time.Time, most int) (jobs int6
 			return err
 		}
 		// What refers to a row goes before it.
-		for _, table := range []string{"actuals", "decisions", "estimates", "probes", "events"} {
+		for _, table := range []string{"actuals", "rescues", "inputs", "decisions", "estimates", "probes", "events"} {
 			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE job IN (SELECT job FROM forgotten)`); err != nil {
 				return err
 			}

@@ -24,7 +24,7 @@ func count(t *testing.T, db *sql.DB, query string) (n int) {
 // TestForgetIsBoundedAndSparesOpenJobs: the oldest go first, no more than asked for at once, with all that belongs to them.
 func TestForgetIsBoundedAndSparesOpenJobs(t *testing.T) {
 	l := filledLog(t, 500)
-	if _, err := l.db.Exec("UPDATE jobs SET finished = 0, state = 'probing' WHERE id IN (1, 40, 450); INSERT INTO actuals (job, at, source, peak_bytes) VALUES (2, 0, 'sacct', 1), (499, 0, 'sacct', 1)"); err != nil {
+	if _, err := l.db.Exec("UPDATE jobs SET finished = 0, state = 'probing' WHERE id IN (1, 40, 450); INSERT INTO actuals (job, at, source, outcome, peak_bytes) VALUES (2, 0, 'reported', 'completed', 1), (499, 0, 'reported', 'completed', 1)"); err != nil {
 		t.Fatal(err)
 	}
 	before := instant(1795000000000 + 90000 + 401*1000) // job 401 ended then, and is not older

@@ -28,6 +28,8 @@ type Filter struct {
 	Partition *string
 	// Verdict is that of the latest decision.
 	Verdict Verdict
+	// OutOfMemory chooses the jobs that died of GPU memory.
+	OutOfMemory bool
 	// Since and Until bound the time of submission: Since is included, Until is not.
 	Since, Until time.Time
 	// Before chooses only jobs that come after this place in the list, which is newest first.
@@ -68,6 +70,9 @@ func (f Filter) where() (condition, index string, args []any) {
 	}
 	if f.UID != nil {
 		add("jobs_by_user", "uid = ?", *f.UID)
+	}
+	if f.OutOfMemory {
+		add("jobs_out_of_memory", "outcome = 'out_of_memory'")
 	}
 	if !f.Since.IsZero() {
 		add("", "submitted_at >= ?", f.Since.UnixMilli())

@@ -22,12 +22,14 @@ type Story struct {
 	Probes    []Probe              `json:"probes"`
 	Estimates []estimator.Estimate `json:"estimates"`
 	Decisions []Decision           `json:"decisions"`
+	// Actuals are what the job really used, as far as it was told.
+	Actuals []Actual `json:"actuals,omitempty"`
 }
 
 const jobColumns = `j.id, j.token, j.mode, j.state, j.finished, coalesce(j.slurm_job_id, 0), j.uid, j.gid, j.job_name, j.partition_name, j.account, j.qos, j.work_dir, j.asked,
 	j.profile, j.fingerprint, j.script_sha256, j.submitted_at, j.begin_at, j.hold_until, j.updated_at, j.node_list, coalesce(j.time_limit_minutes, 0), j.slurm_version`
 
-const decisionColumns = `d.at, d.verdict, d.code, d.reason, d.margin_bytes, d.need_bytes, d.target, d.change`
+const decisionColumns = `d.at, d.verdict, d.code, d.reason, d.margin_bytes, d.need_bytes, d.target, d.change, d.margin`
 
 // Unfinished returns the story of every job whose life is not at an end, oldest first.
 func (l *Log) Unfinished(ctx context.Context) ([]Story, error) {
@@ -36,26 +38,12 @@ func (l *Log) Unfinished(ctx context.Context) ([]Story, error) {
 
 // Story returns one job by its Slurm job id, the latest when ids were used again.
 func (l *Log) Story(ctx context.Context, slurmJobID uint32) (Story, error) {
-	found, err := l.stories(ctx, `SELECT `+jobColumns+` FROM jobs j WHERE j.slurm_job_id = ? ORDER BY j.id DESC LIMIT 1`, slurmJobID)
-	if err != nil {
-		return Story{}, err
-	}
-	if len(found) == 0 {
-		return Story{}, fmt.Errorf("job %d: %w", slurmJobID, ErrNotFound)
-	}
-	return found[0], nil
+	return l.one(ctx, fmt.Sprintf("job %d", slurmJobID), `j.slurm_job_id = ? ORDER BY j.id DESC LIMIT 1`, slurmJobID)
 }
 
 // StoryByToken returns one job by its token.
 func (l *Log) StoryByToken(ctx context.Context, token string) (Story, error) {
-	found, err := l.stories(ctx, `SELECT `+jobColumns+` FROM jobs j WHERE j.token = ?`, token)
-	if err != nil {
-		return Story{}, err
-	}
-	if len(found) == 0 {
-		return Story{}, fmt.Errorf("token %.40q: %w", token, ErrNotFound)
-	}
-	return found[0], nil
+	return l.one(ctx, fmt.Sprintf("token %.40q", token), `j.token = ?`, token)
 }
 
 func (l *Log) stories(ctx context.Context, query string, args ...any) ([]Story, error) {
@@ -130,7 +118,7 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 	if err != nil {
 		return err
 	}
-	return each(rows, func() error {
+	if err := each(rows, func() error {
 		var d decisionScan
 		if err := rows.Scan(d.fields()...); err != nil {
 			return err
@@ -140,7 +128,11 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 			s.Decisions = append(s.Decisions, *decision)
 		}
 		return err
-	})
+	}); err != nil {
+		return err
+	}
+	s.Actuals, err = l.actuals(ctx, s.Job.ID)
+	return err
 }
 
 func scanJob(rows *sql.Rows, more ...any) (Job, error) {
@@ -158,12 +150,12 @@ func scanJob(rows *sql.Rows, more ...any) (Job, error) {
 
 // decisionScan reads the columns of a decision, which may all be NULL.
 type decisionScan struct {
-	at, margin, need                      sql.NullInt64
-	verdict, code, reason, target, change sql.NullString
+	at, margin, need                                sql.NullInt64
+	verdict, code, reason, target, change, evidence sql.NullString
 }
 
 func (d *decisionScan) fields() []any {
-	return []any{&d.at, &d.verdict, &d.code, &d.reason, &d.margin, &d.need, &d.target, &d.change}
+	return []any{&d.at, &d.verdict, &d.code, &d.reason, &d.margin, &d.need, &d.target, &d.change, &d.evidence}
 }
 
 func (d *decisionScan) decision() (*Decision, error) {
@@ -172,6 +164,9 @@ func (d *decisionScan) decision() (*Decision, error) {
 	}
 	out := Decision{At: instant(d.at.Int64), Verdict: Verdict(d.verdict.String), Code: d.code.String, Reason: d.reason.String, MarginBytes: d.margin.Int64, NeedBytes: d.need.Int64}
 	if err := json.Unmarshal([]byte(d.target.String), &out.Target); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(d.evidence.String), &out.Margin); err != nil {
 		return nil, err
 	}
 	return &out, json.Unmarshal([]byte(d.change.String), &out.Change)
