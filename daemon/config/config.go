@@ -44,6 +44,8 @@ type Config struct {
 	GPU            map[string]GPU `toml:"gpu"`
 	Targets        []Target       `toml:"target"`
 	Shard          Shard          `toml:"shard"`
+	VRAM           VRAM           `toml:"vram"`
+	Host           Host           `toml:"host"`
 	Estimators     []Estimator    `toml:"estimator"`
 }
 
@@ -139,6 +141,25 @@ type Shard struct {
 	Max int `toml:"max"`
 }
 
+// VRAM is a count-only resource of the nodes that stands for GPU memory, as in --gres=gpu:1,vram:23.
+type VRAM struct {
+	// Gres is its name in GresTypes; empty: the site has none.
+	Gres string `toml:"gres"`
+	// Per is what one of it stands for, Max the most that one GPU has; 0: not bounded.
+	Per Bytes `toml:"per"`
+	Max int64 `toml:"max"`
+}
+
+// Host says whether the host memory that --mem asks for may be lowered.
+type Host struct {
+	LowerMem      bool `toml:"lower_mem"`
+	MarginPercent int  `toml:"margin_percent"`
+	// MarginMin is for each GPU: it covers NVIDIA's libraries, which a probe does not load.
+	MarginMin Bytes `toml:"margin_min"`
+	// Floor is the least that is asked for.
+	Floor Bytes `toml:"floor"`
+}
+
 // Defaults is what a file starts from that gives nothing but its version.
 func Defaults() Config {
 	return Config{
@@ -152,5 +173,6 @@ func Defaults() Config {
 			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize-launch/launch.sock", MaxRunning: 8, StartWithin: Duration(2 * time.Minute),
 		},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
+		Host:   Host{MarginPercent: 50, MarginMin: 4 << 30, Floor: 4 << 30},
 	}
 }

@@ -40,7 +40,10 @@ func TestExampleFile(t *testing.T) {
 	if len(full.Targets) != 3 || len(full.GPU) != 2 || full.Shard.Max != 80 || len(full.Estimators) != 2 {
 		t.Errorf("the examples in the file were not read: %+v", full)
 	}
-	full.Targets, full.GPU, full.Shard, full.Estimators = nil, nil, Shard{}, c.Estimators
+	if full.VRAM != (VRAM{"vram", 1 << 30, 80}) {
+		t.Errorf("%+v", full.VRAM)
+	}
+	full.Targets, full.GPU, full.Shard, full.VRAM, full.Estimators = nil, nil, Shard{}, VRAM{}, c.Estimators
 	full.Slurm.Conf, full.Probe.URL = "", ""
 	c.GPU = nil
 	if a, b := toText(*full), toText(*c); a != b {
@@ -77,6 +80,10 @@ func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 		{"address", "version = 1\n[probe]\nlisten = \"here\"\n", ":3:1", "127.0.0.1"},
 		{"url", "version = 1\n[probe]\nurl = \"file:///etc\"\n", ":3:1", "http://"},
 		{"days to keep", "version = 1\n[log]\nkeep_days = -1\n", ":3:1", "between 0 and 36500"},
+		{"a resource without a name", "version = 1\n[vram]\nper = \"1GiB\"\n", ":2:1", "vram.gres: missing"},
+		{"a resource without a size", "version = 1\n[vram]\ngres = \"vram\"\n", ":2:1", "vram.per: missing"},
+		{"a GPU is not counted", "version = 1\n[vram]\ngres = \"gpu\"\nper = \"1GiB\"\n", ":3:1", "count-only"},
+		{"host margin", "version = 1\n[host]\nmargin_percent = -5\n", ":3:1", "between 0 and 1000"},
 		{"a name that none can have", "version = 1\n[jobs]\naccounts = [\"a b\"]\n", ":3:1", "no plain name"},
 		{"taken and excluded", "version = 1\n[jobs]\nqos = [\"a\"]\nexcept_qos = [\"b\", \"a\"]\n", ":4:1", "a is in jobs.qos too"},
 		{"a list that is a word", "version = 1\n[jobs]\nusers = \"root\"\n", ":3:", "jobs.users"},
@@ -108,13 +115,13 @@ func TestReadRefusesLargeFiles(t *testing.T) {
 }
 
 func TestBytes(t *testing.T) {
-	for text, want := range map[string]Bytes{"1KiB": 1024, "20 GiB": 20 << 30, "1.5MiB": 3 << 19, "0GiB": 0} {
+	for text, want := range map[string]Bytes{"1KiB": 1024, "20 GiB": 20 << 30, "1.5MiB": 3 << 19, "0GiB": 0, "1B": 1, "0 B": 0} {
 		var b Bytes
 		if err := b.UnmarshalText([]byte(text)); err != nil || b != want {
 			t.Errorf("%q: %d, %v", text, b, err)
 		}
 	}
-	for _, text := range []string{"", "GiB", "-1GiB", "NaNGiB", "InfGiB", "1e30GiB", "12", "1 GB"} {
+	for _, text := range []string{"", "GiB", "-1GiB", "NaNGiB", "InfGiB", "1e30GiB", "12", "1 GB", "1.5B", "-1B", "B"} {
 		var b Bytes
 		if err := b.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q was read as %d", text, b)

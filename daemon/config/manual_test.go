@@ -46,7 +46,7 @@ func walkKeys(v reflect.Value, prefix string, each func(key, value string)) {
 		field := v.Field(i)
 		switch value := field.Interface().(type) {
 		case Bytes:
-			each(key, unset(value == 0, `"`+strings.ReplaceAll(value.String(), " ", "")+`"`))
+			each(key, unset(value == 0 && !strings.HasPrefix(key, "policy."), `"`+strings.ReplaceAll(value.String(), " ", "")+`"`))
 		case Duration:
 			each(key, unset(value == 0 && strings.Contains(key, "["), `"`+strings.TrimSuffix(strings.Replace(value.Std().String(), "m0s", "m", 1), "h0m")+`"`))
 		case []string:

@@ -154,6 +154,8 @@ func (c *Config) check() *FileError {
 		{"probe.max_running", int64(c.Probe.MaxRunning), 1, 1024},
 		{"policy.margin_percent", int64(c.Policy.MarginPercent), 0, 100},
 		{"shard.max", int64(c.Shard.Max), 0, 1 << 24},
+		{"vram.max", c.VRAM.Max, 0, 1 << 50},
+		{"host.margin_percent", int64(c.Host.MarginPercent), 0, 1000},
 		{"log.keep_days", int64(c.Log.KeepDays), 0, 36500},
 	} {
 		if n.value < n.least || n.value > n.top {
@@ -227,8 +229,16 @@ func (c *Config) checkTargets(bad func(field, hint, format string, args ...any) 
 	if len(c.Targets) > maxTargets {
 		return bad("target", "", "%d rows, at most %d", len(c.Targets), maxTargets)
 	}
-	if c.Mode == Enforce && len(c.Targets) == 0 && c.Shard.Per == 0 {
+	if c.Mode == Enforce && len(c.Targets) == 0 && c.Shard.Per == 0 && c.VRAM.Gres == "" && !c.Host.LowerMem {
 		return bad("target", "add [[target]] rows, or use mode = \"shadow\"", "mode is enforce but no target says what the site has")
+	}
+	switch {
+	case c.VRAM.Gres == "" && (c.VRAM.Per > 0 || c.VRAM.Max > 0):
+		return bad("vram.gres", `its name in GresTypes, for example "vram"`, "missing")
+	case c.VRAM.Gres != "" && (!plainWord.MatchString(c.VRAM.Gres) || slices.Contains([]string{"gpu", "shard", "mps"}, strings.ToLower(c.VRAM.Gres))):
+		return bad("vram.gres", `a count-only resource (Flags=CountOnly in gres.conf), for example "vram"`, "%q is not used", c.VRAM.Gres)
+	case c.VRAM.Gres != "" && c.VRAM.Per <= 0:
+		return bad("vram.per", `what one of it stands for, for example "1GiB"`, "missing")
 	}
 	for i, t := range c.Targets {
 		field := func(name string) string { return fmt.Sprintf("target[%d].%s", i, name) }

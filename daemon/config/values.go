@@ -31,7 +31,13 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		*b = Bytes(n * u.size)
 		return nil
 	}
-	return fmt.Errorf("%q has no unit: write KiB, MiB, GiB or TiB", s)
+	if number, ok := strings.CutSuffix(s, "B"); ok {
+		if n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 51); err == nil && n >= 0 {
+			*b = Bytes(n)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q has no unit: write B, KiB, MiB, GiB or TiB", s)
 }
 
 // String prints the size with the unit in which it is shortest.

@@ -21,6 +21,14 @@ func askedOf(r *wire.Request) request.Request {
 		MemPerTres: r.MemPerTres, CpusPerTres: r.CPUsPerTres, Features: r.Features}
 }
 
+// memPerNode is the host memory of --mem in MiB; 0 for the whole node's (--mem=0), for --mem-per-cpu, and where nothing was given.
+func memPerNode(r *wire.Request) uint64 {
+	if r.PnMinMemory == nil || *r.PnMinMemory&wire.MemoryPerCPU != 0 {
+		return 0
+	}
+	return *r.PnMinMemory
+}
+
 // skipReasons are what the plugin found itself, in words.
 var skipReasons = map[string]string{
 	wire.SkipNoScript:       "there is no batch script (srun, salloc): nothing can be probed",

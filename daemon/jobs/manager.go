@@ -294,6 +294,9 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 
 func describe(r *wire.Request, settings *Settings, now time.Time) decisionlog.Job {
 	asked := askedOf(r)
+	if settings.Rules.Host.Lower {
+		asked.MemPerNodeMiB = memPerNode(r)
+	}
 	script := sha256.Sum256([]byte(r.Script))
 	j := decisionlog.Job{Token: newToken(), Mode: string(settings.Mode), UID: r.UserID, GID: r.GroupID, Name: r.Name, Partition: r.Partition, Account: r.Account, QOS: r.QOS,
 		WorkDir: r.WorkDir, Asked: asked, Profile: settings.ProfileOf(asked), Fingerprint: fingerprint(r), ScriptSHA256: hex.EncodeToString(script[:]), SubmittedAt: now}

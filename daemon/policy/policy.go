@@ -36,6 +36,8 @@ const (
 	CodeInvalidAnswer = "invalid_estimate"
 	CodeOtherCard     = "card_asked_by_name"
 	CodeOutsideScope  = "outside_scope"
+	// CodeHostMemory: the GPU is right, and less host memory suffices.
+	CodeHostMemory = "host_memory_lowered"
 )
 
 // Row is one row of the site's table.
@@ -70,6 +72,10 @@ type Rules struct {
 	// ShardBytes is what one shard stands for, 0: no shards. ShardMax is the number of shards of one GPU.
 	ShardBytes int64
 	ShardMax   int
+	// Counted is a count-only resource that stands for GPU memory; see Counted.
+	Counted Counted
+	// Host says whether the host memory may be lowered too.
+	Host Host
 	// Own are the features of the table's constraints.
 	Own map[string]bool
 	// Cards are the GPU types and features that the site has tied to a GPU profile.
@@ -119,7 +125,10 @@ func (r Rules) Decide(in Input) Decision {
 	need := fmt.Sprintf("the job needs %s: %s estimated (%s, confidence %s) and %s margin",
 		size(d.NeedBytes), size(rank.ComfortableHighBytes), in.Estimate.Estimator, in.Estimate.Confidence, size(d.MarginBytes))
 
-	asked, specific, known := r.askedBytes(in.Asked)
+	if _, plain := request.Conjuncts(in.Asked.Features); !plain {
+		return d.leave(request.CodeConstraint, "%s, but what the constraint %.200q leaves to choose is not certain", need, in.Asked.Features)
+	}
+	asked, specific, known := r.askedBytes(in.Asked, count)
 	if !known {
 		return d.leave(CodeUnknownGPU, "%s, but the size of what was asked for (%s) is not in the site's table", need, in.Asked)
 	}
@@ -139,14 +148,15 @@ func (r Rules) Decide(in Input) Decision {
 	}
 
 	var refused *request.RefusedError
-	for _, row := range r.candidates(d.NeedBytes) {
+	hostMiB, hostReason := r.Host.lower(in, count)
+	for _, row := range r.candidates(d.NeedBytes, in.Asked, count, specific) {
+		row.Target.MemPerNodeMiB = hostMiB
 		if row.FitsBytes < in.LeastFitsBytes || row.FitsBytes > limit || !in.Estimate.Fits && row.FitsBytes <= asked {
 			continue
 		}
 		if specific && !wouldDie && row.FitsBytes > sameFrom && row.Target.Shards == 0 {
-			d.Verdict, d.Code, d.Target = Keep, CodeAlready, row.Target
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
-			return d.noting(refused)
+			return d.keeping(in, row, hostReason).noting(refused)
 		}
 		if count > 1 && row.Slice {
 			continue // a process sees one slice, and the ranks of a job cannot talk to each other from slices of one card
@@ -165,10 +175,12 @@ func (r Rules) Decide(in Input) Decision {
 			continue
 		}
 		d.Target, d.Change, d.Profile, d.FitsBytes = row.Target, change, row.Profile, row.FitsBytes
+		gpu := change.Result
+		gpu.MemPerNodeMiB = in.Asked.MemPerNodeMiB
 		switch {
-		case len(change.Set) == 0:
-			d.Verdict, d.Code = Keep, CodeAlready
+		case len(request.Difference(in.Asked, gpu)) == 0:
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
+			return d.keeping(in, row, hostReason).noting(refused)
 		case wouldDie:
 			d.Verdict, d.Code = Rewrite, CodeUpsized
 			d.Reason = fmt.Sprintf("%s; it would die on %s (%s), and %s (%s) holds it", need, in.Asked, size(asked), change.Result, size(row.FitsBytes))
@@ -178,6 +190,9 @@ func (r Rules) Decide(in Input) Decision {
 		default:
 			d.Verdict, d.Code = Rewrite, CodeNarrowed
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, any GPU was asked for", need, change.Result, size(row.FitsBytes))
+		}
+		if hostReason != "" {
+			d.Reason += "; " + hostReason
 		}
 		return d.noting(refused)
 	}
@@ -216,9 +231,11 @@ func (r Rules) elsewhere(asked request.Request, target request.Target) (word, ca
 			wanted = append(wanted, ask.Type)
 		}
 	}
-	terms, alternatives, _ := request.FeatureTerms(asked.Features)
-	if !alternatives {
-		wanted = append(wanted, terms...)
+	groups, _ := request.Conjuncts(asked.Features)
+	for _, group := range groups {
+		if len(group) == 1 {
+			wanted = append(wanted, group[0])
+		}
 	}
 	for _, w := range wanted {
 		if c, ok := r.Cards[w]; ok && !r.Own[w] && c.Profile != card {
@@ -236,77 +253,6 @@ func (r Rules) FitsOf(profile string) int64 {
 		}
 	}
 	return 0
-}
-
-// candidates are the rows that hold the need, smallest first; a share of a GPU comes before a whole one of the same size.
-func (r Rules) candidates(needBytes int64) []Row {
-	var rows []Row
-	if r.ShardBytes > 0 {
-		shards := (needBytes + r.ShardBytes - 1) / r.ShardBytes
-		if shards > 0 && (r.ShardMax == 0 || shards <= int64(r.ShardMax)) {
-			rows = append(rows, Row{FitsBytes: shards * r.ShardBytes, Target: request.Target{Shards: uint64(shards)}})
-		}
-	}
-	for _, row := range r.Rows {
-		if row.FitsBytes >= needBytes {
-			rows = append(rows, row)
-		}
-	}
-	for i := 1; i < len(rows); i++ {
-		for j := i; j > 0 && rows[j].FitsBytes < rows[j-1].FitsBytes; j-- {
-			rows[j], rows[j-1] = rows[j-1], rows[j]
-		}
-	}
-	return rows
-}
-
-// askedBytes is the memory of the largest card that the request allows. specific is false when it allows every card.
-func (r Rules) askedBytes(asked request.Request) (bytes int64, specific, known bool) {
-	for _, ask := range asked.Asks() {
-		if ask.Type == "" {
-			continue
-		}
-		bytes, known = r.sizeOf(func(t request.Target) bool {
-			list := request.ParseList(t.Gres)
-			return len(list) == 1 && strings.EqualFold(list[0].Type, ask.Type)
-		}, ask.Type)
-		return bytes, true, known
-	}
-	terms, alternatives, plain := request.FeatureTerms(asked.Features)
-	if !plain {
-		// What it means is not known, so what it asks for is not either; parts of it may still name a size.
-		return 0, true, false
-	}
-	sized := 0
-	for _, term := range terms {
-		size, ok := r.sizeOf(func(t request.Target) bool {
-			words, _, _ := request.FeatureTerms(t.Constraint)
-			for _, w := range words {
-				if w == term {
-					return true
-				}
-			}
-			return false
-		}, term)
-		if !ok {
-			continue
-		}
-		sized++
-		if sized == 1 || alternatives && size > bytes || !alternatives && size < bytes {
-			bytes = size
-		}
-	}
-	if sized > 0 && (!alternatives || sized == len(terms)) {
-		return bytes, true, true
-	}
-	bytes = 0
-	for _, row := range r.Rows {
-		bytes = max(bytes, row.FitsBytes)
-	}
-	for _, card := range r.Cards {
-		bytes = max(bytes, card.CapacityBytes)
-	}
-	return bytes, false, bytes > 0
 }
 
 // sizeOf is the size of the rows that match, the largest of them, or of the GPU profile that the site tied to the word.

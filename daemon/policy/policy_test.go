@@ -77,7 +77,7 @@ func TestDecide(t *testing.T) {
 		{name: "a feature of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "a100&ib"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
 			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: Keep, code: CodeAlready},
 		{name: "brackets are left alone", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "[rack1|rack2]"}, estimate: estimate(gib, estimator.Exact), version: debian12,
-			verdict: LeaveAlone, code: CodeUnknownGPU},
+			verdict: LeaveAlone, code: request.CodeConstraint},
 		{name: "shards where Slurm can", asked: request.Request{TresPerNode: "gres/gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian13,
 			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: Rewrite, code: CodeNarrowed, set: "TresPerNode=gres/shard:4"},
 		{name: "no shards where Slurm cannot", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian12,

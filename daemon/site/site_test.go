@@ -31,6 +31,7 @@ func TestFaultsOfTheTableNameThePlace(t *testing.T) {
 		{"one of two cards", cards + row("12GiB", `constraint = "gpu12g|a100"`), nil},
 		{"the same twice", cards + row("12GiB", `constraint = "gpu12g"`) + row("12GiB", `constraint = "gpu12g"`), []string{":11:1: target[1].constraint: the row asks for the same as row 1"}},
 		{"more than the slice", "version = 1\n" + row("24GiB", `gres = "gpu:a100_3g.20gb:1"`), []string{":3:1: target[0].fits: no job of 24 GiB fits: a100_3g.20gb is a slice of 20 GB"}},
+		{"more vram than memory", cards + "[vram]\ngres = \"vram\"\nper = \"1GiB\"\nmax = 200\n", []string{":9:1: vram.max: 200 of 1 GiB are more"}},
 		{"a shard larger than all cards", cards + "[shard]\nper = \"100GiB\"\n", []string{":7:1: shard.per: "}},
 		{"more shards than memory", cards + "[shard]\nper = \"1GiB\"\nmax = 200\n", []string{":8:1: shard.max: 200 shards of 1 GiB are more"}},
 	} {

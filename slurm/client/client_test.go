@@ -20,7 +20,7 @@ func TestParseJob(t *testing.T) {
 	j, ok := ParseJob([]byte(record))
 	want := Job{ID: 7, Name: "my run", UserID: 1001, State: "PENDING", Reason: "BeginTime", Partition: "gpu", ExitCode: "0:0",
 		EligibleAt: time.Date(2026, 11, 28, 2, 29, 41, 0, time.UTC), StartAt: time.Date(2026, 11, 28, 2, 29, 41, 0, time.UTC),
-		AdminComment: "site note,gresize:v1:xfednkyf56 ", Request: request.Request{TresPerNode: "gres:gpu:1", CpusPerTres: "gres:gpu:2", Features: "gpu80g"}}
+		AdminComment: "site note,gresize:v1:xfednkyf56 ", Request: request.Request{TresPerNode: "gres:gpu:1", CpusPerTres: "gres:gpu:2", Features: "gpu80g", MemPerNodeMiB: 200}}
 	if !ok || j != want {
 		t.Errorf("got  %+v\nwant %+v", j, want)
 	}
@@ -47,6 +47,14 @@ func TestParseJobRefusesForgeries(t *testing.T) {
 		"JobId=7 UserId=alice JobState=PENDING", " JobId=7 UserId=a(1) JobState=PENDING", "JobId=7 UserId=a(-1) JobState=PENDING", "No jobs in the system"} {
 		if j, ok := ParseJob([]byte(line)); ok {
 			t.Errorf("%q was read as %+v", line, j)
+		}
+	}
+}
+
+func TestParseMiB(t *testing.T) {
+	for text, want := range map[string]uint64{"200M": 200, "3G": 3072, "2T": 2 << 20, "0": 0, "1.50G": 0, "": 0, "M": 0, "x": 0, "-1M": 0, "99999999999999999999M": 0} {
+		if got := parseMiB(text); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (j Job) Token() string {
 // knownKeys are the keys that are read, and those that end a value with blanks in it.
 var knownKeys = map[string]bool{
 	"JobId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
-	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Features": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
+	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Features": true, "MinMemoryNode": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
 	"Comment": true, "StdErr": true, "StdIn": true, "StdOut": true, "Power": true, "Extra": true, "Container": true, "CpusPerTres": true, "MemPerTres": true,
 	"TresPerJob": true, "TresPerNode": true, "TresPerSocket": true, "TresPerTask": true, "MailUser": true, "MailType": true, "TresBind": true, "TresFreq": true,
 }
@@ -128,6 +128,7 @@ func ParseJob(line []byte) (j Job, ok bool) {
 	j.Request = request.Request{
 		TresPerNode: first("TresPerNode"), TresPerJob: first("TresPerJob"), TresPerSocket: first("TresPerSocket"), TresPerTask: first("TresPerTask"),
 		MemPerTres: first("MemPerTres"), CpusPerTres: first("CpusPerTres"), Features: first("Features"),
+		MemPerNodeMiB: parseMiB(first("MinMemoryNode")),
 	}
 	return j, j.State != ""
 }
@@ -146,6 +147,19 @@ func numberInParentheses(s string) (uint32, bool) {
 	}
 	n, err := strconv.ParseUint(s[open+1:len(s)-1], 10, 32)
 	return uint32(n), err == nil
+}
+
+// parseMiB reads 200M, 3G or 1T; 0 is what cannot be read as whole MiB.
+func parseMiB(s string) uint64 {
+	shift, found := map[string]int{"M": 0, "G": 10, "T": 20}[s[max(len(s)-1, 0):]]
+	if !found {
+		return 0
+	}
+	n, err := strconv.ParseUint(s[:len(s)-1], 10, 40)
+	if err != nil {
+		return 0
+	}
+	return n << shift
 }
 
 func parseTime(s string) time.Time {

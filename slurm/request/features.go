@@ -1,6 +1,9 @@
 package request
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // MergeFeatures puts the constraint ours onto what the owner wrote. Terms of the owner that are among
 // own (the features that the site's table uses to tell GPU sizes apart) are replaced, because they say
@@ -19,6 +22,9 @@ func MergeFeatures(user, ours string, own map[string]bool) (string, error) {
 		return "", refuse(CodeConstraint, "the constraint %.200q uses %q, which is left alone", user, user[i:i+1])
 	}
 	if !strings.ContainsAny(user, "()") {
+		if strings.Contains(user, "|") && strings.Contains(user, "&") {
+			return "", refuse(CodeConstraint, "the constraint %.200q mixes & and | without parentheses, which is left alone", user)
+		}
 		if alternatives := strings.Split(user, "|"); len(alternatives) > 1 && allOwn(alternatives, own) {
 			return ours, nil
 		}
@@ -61,6 +67,43 @@ func FeatureTerms(expression string) (terms []string, alternatives, ok bool) {
 	}
 	terms = strings.FieldsFunc(expression, func(r rune) bool { return r == '&' || r == '|' })
 	return terms, or, true
+}
+
+// Conjuncts reads a constraint as a list of groups of which a node has to have one word each: ib&(a100|h100) is [ib] and [a100 h100]. ok is false for
+// what is more than that (brackets, counts, commas, nested parentheses, & and | in one group), of which nothing can be concluded.
+func Conjuncts(expression string) (groups [][]string, ok bool) {
+	if expression == "" || expression == "(null)" {
+		return nil, true
+	}
+	if strings.ContainsAny(expression, "[]*,\"' \t") {
+		return nil, false
+	}
+	terms, alternative, ok := splitAnd(expression)
+	if !ok || alternative && len(terms) > 1 {
+		return nil, false
+	}
+	for _, term := range terms {
+		inner, parenthesised := strings.CutPrefix(term, "(")
+		if parenthesised {
+			inner = strings.TrimSuffix(inner, ")")
+		}
+		if inner == "" || strings.ContainsAny(inner, "()") || strings.Contains(inner, "&") && strings.Contains(inner, "|") {
+			return nil, false
+		}
+		if strings.Contains(inner, "&") {
+			for word := range strings.SplitSeq(inner, "&") {
+				groups = append(groups, []string{word})
+			}
+			continue
+		}
+		groups = append(groups, strings.Split(inner, "|"))
+	}
+	for _, group := range groups {
+		if slices.Contains(group, "") {
+			return nil, false
+		}
+	}
+	return groups, true
 }
 
 func allOwn(words []string, own map[string]bool) bool {

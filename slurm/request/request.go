@@ -34,6 +34,8 @@ type Request struct {
 	MemPerTres    string `json:"mem_per_tres,omitempty"`
 	CpusPerTres   string `json:"cpus_per_tres,omitempty"`
 	Features      string `json:"features,omitempty"`
+	// MemPerNodeMiB is the host memory of --mem; 0: asked for in another way, or not of interest.
+	MemPerNodeMiB uint64 `json:"mem_per_node_mib,omitempty"`
 }
 
 // Get returns the value of a field.
@@ -75,6 +77,9 @@ func (r Request) String() string {
 	if r.Features != "" {
 		parts = append(parts, "--constraint="+r.Features)
 	}
+	if r.MemPerNodeMiB > 0 {
+		parts = append(parts, fmt.Sprintf("--mem=%dM", r.MemPerNodeMiB))
+	}
 	if len(parts) == 0 {
 		return "no GPU"
 	}
@@ -111,12 +116,15 @@ func (r Request) Asks() []Ask {
 	return asks
 }
 
-// Equivalent reports whether two requests ask for the same, whatever their spelling.
+// Equivalent reports whether two requests ask for the same, whatever their spelling. Host memory that one of them does not speak of makes no difference.
 func Equivalent(a, b Request) bool {
 	for _, f := range Fields {
 		if canonical(a.Get(f)) != canonical(b.Get(f)) {
 			return false
 		}
+	}
+	if a.MemPerNodeMiB != b.MemPerNodeMiB && a.MemPerNodeMiB > 0 && b.MemPerNodeMiB > 0 {
+		return false
 	}
 	return clean(a.Features) == clean(b.Features) && canonical(a.MemPerTres) == canonical(b.MemPerTres) && canonical(a.CpusPerTres) == canonical(b.CpusPerTres)
 }
@@ -168,6 +176,10 @@ type Target struct {
 	Constraint string `json:"constraint,omitempty"`
 	// Shards, when not 0, asks for that many shards in place of a GPU.
 	Shards uint64 `json:"shards,omitempty"`
+	// Counted is a count-only resource and its count on a node, e.g. vram:23, that is asked for beside the GPU; empty leaves what was asked for.
+	Counted string `json:"counted,omitempty"`
+	// MemPerNodeMiB is the host memory of a node; 0 leaves what was asked for.
+	MemPerNodeMiB uint64 `json:"mem_per_node_mib,omitempty"`
 }
 
 // Assignment is one Key=Value of `scontrol update`.
@@ -213,6 +225,14 @@ func (r Request) Change(target Target, o Options) (Change, error) {
 			return Change{}, err
 		}
 	}
+	if target.Counted != "" {
+		if err := changeCount(&result, target.Counted, o); err != nil {
+			return Change{}, err
+		}
+	}
+	if target.MemPerNodeMiB > 0 && r.MemPerNodeMiB > 0 {
+		result.MemPerNodeMiB = target.MemPerNodeMiB
+	}
 	features, err := MergeFeatures(r.Features, target.Constraint, o.Own)
 	if err != nil {
 		return Change{}, err
@@ -236,6 +256,9 @@ func Difference(from, to Request) []Assignment {
 	}
 	if from.Features != to.Features {
 		set = append(set, Assignment{"Features", to.Features})
+	}
+	if from.MemPerNodeMiB != to.MemPerNodeMiB && to.MemPerNodeMiB > 0 {
+		set = append(set, Assignment{"MinMemoryNode", strconv.FormatUint(to.MemPerNodeMiB, 10)})
 	}
 	return set
 }
@@ -282,6 +305,29 @@ func changeToShards(result *Request, ask Ask, shards uint64, o Options) error {
 	} else {
 		moveEntry(result, ask, PerNode, entry)
 	}
+	return nil
+}
+
+// changeCount sets the count of a count-only resource of the node.
+func changeCount(result *Request, counted string, o Options) error {
+	want := parseEntry(counted)
+	if want.Name == "" || want.Name == "gpu" || want.Name == "shard" || want.Name == "mps" || want.Type != "" {
+		return refuse(CodeSpelling, "the target %q is no count of a resource", counted)
+	}
+	entry := newEntry(o.Version, want.Name, "", want.Count)
+	list, asked := ParseList(result.TresPerNode), false
+	for i := range list {
+		if list[i].Name == want.Name {
+			if asked || list[i].Type != "" {
+				return refuse(CodeSpelling, "%s is asked for more than once, or by type: %s", want.Name, result.TresPerNode)
+			}
+			list[i], asked = entry, true
+		}
+	}
+	if !asked {
+		list = append(list, entry)
+	}
+	result.TresPerNode = list.String()
 	return nil
 }
 

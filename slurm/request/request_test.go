@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,6 +102,15 @@ func TestChange(t *testing.T) {
 		{"no number of GPUs", Request{TresPerNode: "gres:gpu:0"}, Target{Constraint: "x"}, v22, true, "!" + CodeSpelling},
 		{"named twice", Request{TresPerNode: "gres:gpu:1", TresPerJob: "gres:gpu:1"}, Target{Constraint: "x"}, v22, true, "!" + CodeSpelling},
 		{"no GPU", Request{}, Target{Constraint: "x"}, v22, true, "!" + CodeSpelling},
+		{"a count beside the GPU", Request{TresPerNode: "gres:gpu:1"}, Target{Counted: "vram:23"}, v22, false, "TresPerNode=gres:gpu:1,gres:vram:23"},
+		{"a smaller count", Request{TresPerNode: "gres:gpu:1,gres:vram:80"}, Target{Counted: "vram:23"}, v22, false, "TresPerNode=gres:gpu:1,gres:vram:23"},
+		{"a count beside --gpus", Request{TresPerJob: "gres/gpu:1", TresPerNode: "gres/vram:80"}, Target{Counted: "vram:23"}, v24, false, "TresPerNode=gres/vram:23"},
+		{"a count with a suffix", Request{TresPerNode: "gres:gpu:1,gres:vram:2K"}, Target{Counted: "vram:2048"}, v22, false, "TresPerNode=gres:gpu:1,gres:vram:2048"},
+		{"two counts of the same", Request{TresPerNode: "gres:gpu:1,gres:vram:8,gres:vram:9"}, Target{Counted: "vram:23"}, v22, false, "!" + CodeSpelling},
+		{"a GPU is no count", Request{TresPerNode: "gres:gpu:1"}, Target{Counted: "gpu:2"}, v22, false, "!" + CodeSpelling},
+		{"a type is no count", Request{TresPerNode: "gres:gpu:1"}, Target{Counted: "vram:a:2"}, v22, false, "!" + CodeSpelling},
+		{"less host memory", Request{TresPerNode: "gres:gpu:1", MemPerNodeMiB: 64000}, Target{Constraint: "x", MemPerNodeMiB: 8192}, v22, false, "Features=x MinMemoryNode=8192"},
+		{"host memory that was not asked for", Request{TresPerNode: "gres:gpu:1"}, Target{Constraint: "x", MemPerNodeMiB: 8192}, v22, false, "Features=x"},
 		{"brackets", Request{TresPerNode: "gres:gpu:1", Features: "[a|b]"}, Target{Constraint: "x"}, v22, true, "!" + CodeConstraint},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,7 +148,7 @@ func TestMergeFeatures(t *testing.T) {
 		{"ib|fast", "gpu12g", "(ib|fast)&(gpu12g)"}, {"ib|gpu80g", "gpu12g", "(ib|gpu80g)&(gpu12g)"}, {"(ib|fast)&gpu80g", "gpu12g", "(ib|fast)&gpu12g"},
 		{"ib", "gpu12g|gpu40g", "ib&(gpu12g|gpu40g)"},
 		{"[rack1|rack2]", "gpu12g", "!"}, {"ib*2", "gpu12g", "!"}, {"ib,fast", "gpu12g", "!"}, {"(ib|fast)|x", "gpu12g", "!"}, {"((ib))", "gpu12g", "!"}, {"(ib", "gpu12g", "!"},
-		{"ib)", "gpu12g", "!"}, {"ib&", "gpu12g", "!"}, {"ib fast", "gpu12g", "!"},
+		{"ib&fast|gpu80g", "gpu12g", "!"}, {"ib)", "gpu12g", "!"}, {"ib&", "gpu12g", "!"}, {"ib fast", "gpu12g", "!"},
 	} {
 		got, err := MergeFeatures(c.user, c.ours, own)
 		if err != nil {
@@ -196,6 +206,28 @@ func TestEquivalent(t *testing.T) {
 	}
 	if !Equivalent(Request{Features: "(null)"}, Request{}) {
 		t.Error("(null) is not empty")
+	}
+}
+
+func TestEquivalentHostMemory(t *testing.T) {
+	a, b := Request{TresPerNode: "gres:gpu:1", MemPerNodeMiB: 8192}, Request{TresPerNode: "gres:gpu:1", MemPerNodeMiB: 4096}
+	if Equivalent(a, b) || !Equivalent(a, a) || !Equivalent(a, Request{TresPerNode: "gres:gpu:1"}) {
+		t.Error("host memory counts where both speak of it, and only there")
+	}
+}
+
+func TestConjuncts(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "[]", "(null)": "[]", "a": "[[a]]", "a&b": "[[a] [b]]", "a|b": "[[a b]]", "(a|b)&c": "[[a b] [c]]", "c&(a|b)&d": "[[c] [a b] [d]]", "(a&b)&c": "[[a] [b] [c]]", "(a)": "[[a]]",
+	} {
+		if got, ok := Conjuncts(text); !ok || fmt.Sprint(got) != want {
+			t.Errorf("%q: %v %v, want %s", text, got, ok, want)
+		}
+	}
+	for _, text := range []string{"[a|b]", "a*2", "a,b", "a&b|c", "(a&b|c)&d", "((a))", "(a", "a)", "a&", "|a", "(a)b", "(a)(b)", "a b", "(a|b)|c", "()"} {
+		if got, ok := Conjuncts(text); ok {
+			t.Errorf("%q was read as %v", text, got)
+		}
 	}
 }
 
