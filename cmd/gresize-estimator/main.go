@@ -41,7 +41,7 @@ func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "gresize estimator"}, // what a person types
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "gresize estimator"}, // what a person types
 	}
 	root.AddCommand(newListCommand(), newRunCommand(), newCheckCommand(), newServeCommand())
 	return root
