@@ -146,6 +146,8 @@ type Rank struct {
 	EventsFormat EventsFormat
 	// Profile is the trace of PyTorch's profiler, JSON packed by gzip; none when empty.
 	Profile []byte
+	// Parts are what the run recorded besides; none of them must be there.
+	Parts map[Part][]byte
 }
 
 // EventsFormat is the form of the recorded events, and the extension of their entry.
@@ -263,6 +265,11 @@ func (b *Bundle) validateRanks() error {
 		}
 		if len(r.Profile) > MaxProfileBytes {
 			return fmt.Errorf("ranks/%d/profile.json.gz: %d bytes, at most %d", i, len(r.Profile), MaxProfileBytes)
+		}
+		for p, data := range r.Parts {
+			if len(data) == 0 || int64(len(data)) > p.MaxBytes() {
+				return fmt.Errorf("ranks/%d/%s: %d bytes, want 1 to %d", i, p.entry(), len(data), p.MaxBytes())
+			}
 		}
 	}
 	return nil

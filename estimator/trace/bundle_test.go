@@ -27,7 +27,8 @@ func sample() *Bundle {
 			Reasons: []estimator.Reason{{Code: "values_read_back", Detail: "3 values"}}, Sandboxed: true,
 			Notes: []string{}, Calls: []Call{{"sbatch", "refused", []string{"next.sh"}}}, HostPeakBytes: 1 << 30,
 		},
-		Ranks: []Rank{{Report: json.RawMessage(`{"peak":1}`), Events: []byte("abc"), EventsFormat: EventsBinary, Profile: []byte("\x1f\x8bpacked")}},
+		Ranks: []Rank{{Report: json.RawMessage(`{"peak":1}`), Events: []byte("abc"), EventsFormat: EventsBinary, Profile: []byte("\x1f\x8bpacked"),
+			Parts: map[Part][]byte{PartModules: []byte("{}"), PartOperators: []byte("{}\n")}}},
 	}
 }
 

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 )
 
@@ -22,7 +24,8 @@ const (
 	endRecordBytes     = 22
 	endRecordMagic     = 0x06054b50
 	maxDirectoryBytes  = 1 << 20
-	maxEntries         = 1 + 3*MaxRanks
+	maxEntriesOfRank   = 16
+	maxEntries         = 1 + maxEntriesOfRank*MaxRanks
 	offsetRecordCount  = 10
 	offsetDirectoryLen = 12
 	offsetDirectoryAt  = 16
@@ -62,6 +65,11 @@ func Write(w io.Writer, b *Bundle) error {
 		}
 		if len(r.Profile) > 0 {
 			if err := addAs(z, zip.Store, fmt.Sprintf("ranks/%d/profile.json.gz", i), r.Profile); err != nil {
+				return err
+			}
+		}
+		for _, p := range slices.Sorted(maps.Keys(r.Parts)) {
+			if err := add(z, fmt.Sprintf("ranks/%d/%s", i, p.entry()), r.Parts[p]); err != nil {
 				return err
 			}
 		}
@@ -167,7 +175,7 @@ func Read(r io.ReaderAt, size int64) (*Bundle, error) {
 	return b, nil
 }
 
-var rankEntry = regexp.MustCompile(`^ranks/(0|[1-9][0-9]{0,3})/(report\.json|profile\.json\.gz|events\.(bin|jsonl))$`)
+var rankEntry = regexp.MustCompile(`^ranks/(0|[1-9][0-9]{0,3})/(report\.json|profile\.json\.gz|events\.(bin|jsonl)|([a-z]+)\.jsonl)$`)
 
 func read(r io.ReaderAt, size int64) (*Bundle, error) {
 	if err := checkDirectory(r, size); err != nil {
@@ -228,12 +236,20 @@ func readRankEntry(f *zip.File, left *int64, ranks map[int]*Rank) error {
 	if ranks[n] == nil {
 		ranks[n] = new(Rank)
 	}
-	if parts[2] == "profile.json.gz" {
+	switch p := Part(parts[4]); {
+	case parts[2] == "report.json":
+		ranks[n].Report, err = unpack(f, MaxReportBytes, left)
+		return err
+	case parts[2] == "profile.json.gz":
 		ranks[n].Profile, err = unpack(f, MaxProfileBytes, left)
 		return err
-	}
-	if parts[3] == "" {
-		ranks[n].Report, err = unpack(f, MaxReportBytes, left)
+	case p != "" && p.MaxBytes() == 0:
+		return fmt.Errorf("entry %.80q has no place in a bundle", f.Name)
+	case p != "":
+		if ranks[n].Parts == nil {
+			ranks[n].Parts = map[Part][]byte{}
+		}
+		ranks[n].Parts[p], err = unpack(f, p.MaxBytes(), left)
 		return err
 	}
 	if ranks[n].EventsFormat != "" {

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -35,6 +36,18 @@ const (
 	// parameter after the other.
 	PartPublished Part = "published"
 )
+
+// maxPartBytes is the size of each part in a rank, unpacked.
+var maxPartBytes = map[Part]int64{PartModules: 8 << 20, PartOperators: 16 << 20}
+
+// Parts are the names of all parts that a rank may have.
+func Parts() []Part { return slices.Sorted(maps.Keys(maxPartBytes)) }
+
+// MaxBytes is the size that a part of a rank may have, unpacked; 0 when there is no such part.
+func (p Part) MaxBytes() int64 { return maxPartBytes[p] }
+
+// entry is the name of a part among the entries of its rank.
+func (p Part) entry() string { return string(p) + ".jsonl" }
 
 // Recording is how a command has to be run, and what to be recorded of it. The zero value is a run on the virtual GPU
 // without optional parts.

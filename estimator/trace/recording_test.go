@@ -29,3 +29,25 @@ func TestModeIsChecked(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestPartsAreChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		parts map[Part][]byte
+		want  string
+	}{
+		"unknown":   {map[Part][]byte{"weights": []byte("{}")}, "ranks/0/weights.jsonl: 2 bytes, want 1 to 0"},
+		"empty":     {map[Part][]byte{PartModules: {}}, "ranks/0/modules.jsonl: 0 bytes"},
+		"too large": {map[Part][]byte{PartModules: make([]byte, PartModules.MaxBytes()+1)}, "ranks/0/modules.jsonl"},
+	} {
+		b := sample()
+		b.Ranks[0].Parts = c.parts
+		if err := b.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for _, p := range Parts() {
+		if p.MaxBytes() <= 0 {
+			t.Errorf("%s has no size", p)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu/manifest"
 )
 
@@ -74,11 +75,12 @@ type rankReport struct {
 	Other *OtherSide `json:"other_side,omitempty"`
 
 	events []byte
+	parts  map[trace.Part][]byte
 }
 
 // newRankReports makes one report for each card that the process used.
 func newRankReports(p *process) []rankReport {
-	base := rankReport{Schema: schemaRank, PID: p.pid, Libraries: []string{}, events: p.events}
+	base := rankReport{Schema: schemaRank, PID: p.pid, Libraries: []string{}, events: p.events, parts: p.parts}
 	devices := map[int]*rankReport{}
 	at := func(index int) *rankReport {
 		if devices[index] == nil {

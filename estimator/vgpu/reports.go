@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -28,6 +29,7 @@ const (
 	maxReports      = 2048
 	maxEventsBytes  = 32 << 20
 	maxEventsInAll  = 64 << 20 // of all ranks: the rest of a bundle needs room too
+	maxPartsInAll   = 24 << 20
 	maxTextBytes    = 1024
 	maxUnanswered   = 1024
 	maxDevicesInOne = 64
@@ -222,6 +224,7 @@ type process struct {
 	native *Native
 	python *Python
 	events []byte
+	parts  map[trace.Part][]byte
 }
 
 // ReadReports reads the files of a report directory. Files with other names are
@@ -276,6 +279,14 @@ func readProcesses(dir string) ([]process, error) {
 		// Events help other estimators; without them, or with too many, this answer is the same.
 		if events, err := readRegular(filepath.Join(dir, fmt.Sprintf("events-%d.jsonl", p.pid)), maxEventsBytes); err == nil {
 			p.events = events
+		}
+		for _, part := range trace.Parts() {
+			if data, err := readRegular(filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", part, p.pid)), part.MaxBytes()); err == nil && len(data) > 0 {
+				if p.parts == nil {
+					p.parts = map[trace.Part][]byte{}
+				}
+				p.parts[part] = data
+			}
 		}
 		processes = append(processes, *p)
 	}
@@ -559,7 +570,7 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 	if len(ranks) > trace.MaxRanks {
 		return fmt.Errorf("vgpu: reports: %d processes used a GPU, at most %d are handled", len(ranks), trace.MaxRanks)
 	}
-	room := maxEventsInAll
+	room, partsRoom := maxEventsInAll, maxPartsInAll
 	for i := range ranks {
 		k := &ranks[i]
 		r.ValuesReadBack += k.Coverage.ValuesReadBack
@@ -576,6 +587,17 @@ func (r *Reports) addRanks(ranks []rankReport) error {
 		if n := len(k.events); n > 0 && n <= room {
 			rank.Events, rank.EventsFormat = k.events, trace.EventsJSON
 			room -= n
+		}
+		for _, part := range slices.Sorted(maps.Keys(k.parts)) {
+			data := k.parts[part]
+			if len(data) > partsRoom {
+				continue
+			}
+			if rank.Parts == nil {
+				rank.Parts = map[trace.Part][]byte{}
+			}
+			rank.Parts[part] = data
+			partsRoom -= len(data)
 		}
 		r.Ranks = append(r.Ranks, rank)
 	}

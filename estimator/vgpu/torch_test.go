@@ -93,6 +93,9 @@ func runInterpreter(t *testing.T, interpreter string, devices int, args []string
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, r := range o.reports.Ranks {
+		if len(r.Parts) > 0 && !slices.ContainsFunc(more, func(kv string) bool { return strings.HasPrefix(kv, "GRESIZE_PROBE_PARTS=") }) {
+			t.Error("an optional part was recorded unasked")
+		}
 		rank, err := parseRank(r.Report)
 		if err != nil {
 			t.Fatal(err)

@@ -89,7 +89,7 @@ class Ledger:
             module.register_module_forward_pre_hook(enter),
             module.register_module_forward_hook(leave, always_call=True),
         ]
-        self._retire_before_compilation()
+        before_compilation(self.torch, self._retire)
 
     def _add_root(self, root):
         self.roots.add(root)
@@ -97,25 +97,11 @@ class Ledger:
             self.paths.setdefault(m, path or type(m).__name__)
         return self.paths[root]
 
-    def _retire_before_compilation(self):
+    def _retire(self, target):
         """torch.compile would trace through the hooks and split its graphs at them: then the program goes without module names."""
-        torch = self.torch
-
-        def retiring(original):
-            def call(*args, **kwargs):
-                for hook in self.hooks:
-                    hook.remove()
-                self.hooks = []
-                return original(*args, **kwargs)
-
-            # Not functools.wraps: what looks at the wrapped function's own code must find it.
-            call.__name__, call.__doc__, call.__wrapped__ = original.__name__, original.__doc__, original
-            return call
-
-        if hasattr(torch, "compile"):
-            torch.compile = retiring(torch.compile)
-        if hasattr(torch.nn.Module, "compile"):
-            torch.nn.Module.compile = retiring(torch.nn.Module.compile)
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks = []
 
     # -- owners
 
@@ -192,6 +178,24 @@ class Ledger:
                 given_back += e["action"] == "free_requested"
             for note in notes[at:]:
                 yield _note(note)
+
+
+def before_compilation(torch, retire):
+    """Have retire(what) called before torch.compile looks at anything."""
+
+    def retiring(original):
+        def call(*args, **kwargs):
+            retire(args[0] if args else kwargs.get("model"))
+            return original(*args, **kwargs)
+
+        # Not functools.wraps: what looks at the wrapped function's own code must find it.
+        call.__name__, call.__doc__, call.__wrapped__ = original.__name__, original.__doc__, original
+        return call
+
+    if hasattr(torch, "compile"):
+        torch.compile = retiring(torch.compile)
+    if hasattr(torch.nn.Module, "compile"):
+        torch.nn.Module.compile = retiring(torch.nn.Module.compile)
 
 
 def _settings(snapshot):

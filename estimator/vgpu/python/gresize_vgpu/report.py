@@ -1,4 +1,4 @@
-"""Writes what one process was seen to need: python-<pid>.json, and events-<pid>.jsonl when events are recorded."""
+"""Writes what one process was seen to need: python-<pid>.json, and events-<pid>.jsonl and modules-<pid>.jsonl when they are recorded."""
 import ctypes
 import json
 import os
@@ -239,10 +239,15 @@ def write(watch, reason, exception=None, initializing=False):
         complain()
 
 
-def write_events(lines):
-    """Write the history of the allocator, which only some answers need: without it the report stands."""
+def wants_part(name):
+    """Whether this optional part of the bundle is to be recorded."""
+    return name in os.environ.get("GRESIZE_PROBE_PARTS", "").split(",")
+
+
+def write_lines(name, lines):
+    """Write a list of values, one a line, which only some answers need: without it the report stands."""
     try:
         compact = json.JSONEncoder(separators=(",", ":")).encode
-        _write_file("events-%d.jsonl" % os.getpid(), (compact(line) + "\n" for line in lines))
+        _write_file("%s-%d.jsonl" % (name, os.getpid()), (compact(line) + "\n" for line in lines))
     except Exception:
         complain()

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, ledger, phases, policy, ranks, releases, report, shadow_calls, tuning, values
+from . import after_import, layers, ledger, phases, policy, ranks, releases, report, shadow_calls, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -51,6 +51,7 @@ class Watch:
         self.saves = values.Saves()
         self.phases = phases.Phases()
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
+        self.layers = layers.Layers(torch) if report.wants_part("modules") else None
         self.rank = report.integer("RANK")
         self.world_size = report.integer("WORLD_SIZE")
 
@@ -97,6 +98,8 @@ class Watch:
                 _quietly(self.ledger.observe, self.optimizers)
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
+            if count == 1 and self.layers is not None:
+                _quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
                 return
             self.steps = count
@@ -145,7 +148,7 @@ class Watch:
             try:
                 report.write(self, reason)
                 report.flush_native()
-                self._write_events()
+                self._write_lists()
                 for stream in (sys.stdout, sys.stderr):
                     try:
                         stream.flush()
@@ -157,9 +160,11 @@ class Watch:
             finally:
                 os._exit(0)
 
-    def _write_events(self):
+    def _write_lists(self):
         if self.ledger is not None and self.cuda_used():
-            report.write_events(self.ledger.lines())
+            report.write_lines("events", self.ledger.lines())
+        if self.layers is not None and self.layers.roots:
+            report.write_lines("modules", self.layers.lines(self.steps))
 
     @staticmethod
     def _end_children():
@@ -187,7 +192,7 @@ class Watch:
             report.write(self, "exit" if exception is None else "exception", exception)
             report.flush_native()
             self.saves.clean()
-            self._write_events()
+            self._write_lists()
 
     def after_fork(self):
         """A forked child counts for itself; its parent's timer and report are not its own."""
@@ -328,6 +333,8 @@ def start(torch):
     if watch.ledger is not None:
         _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))
         _quietly(watch.ledger.hook_modules)
+    if watch.layers is not None:
+        _quietly(watch.layers.hook)
     _quietly(ranks.hook_distributed, torch, watch)
     _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
     _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
