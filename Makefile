@@ -14,6 +14,8 @@ TEST_TORCH := 2.6.0 2.11.0
 NIGHTLY_TORCH := 2.1.2 2.3.1 2.9.1 2.15.0
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.10
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 # Go refuses to stamp a version where git refuses to read the folder (another owner, no git).
 GO_BUILD := $(GO) build -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
@@ -47,8 +49,8 @@ test: setup build ## Everything tested, with real Slurm daemons and real PyTorch
 	@tools/own-root $(GO) test -p 2 -timeout 15m ./...
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, the laws of the house, shell and Python syntax
-	@lint/run "$(STATICCHECK)"
+lint: ## gofmt, vet, staticcheck, gosec, known vulnerabilities, GCC's analyzer, the laws of the house, shell and Python syntax
+	@lint/run "$(STATICCHECK)" "$(GOSEC)" "$(GOVULNCHECK)"
 
 .PHONY: bench
 bench: setup build ## The benchmarks, those through a real sbatch included

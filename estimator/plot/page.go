@@ -48,7 +48,7 @@ func HTML(w io.Writer, f *Figure) error {
 		Picture template.HTML
 		Owners  []pageOwner
 		Bands   []pageBand
-	}{Title: printable(f.Title), Picture: template.HTML(picture.String())} //nolint:gosec // all text in it was escaped when it was drawn
+	}{Title: printable(f.Title), Picture: template.HTML(picture.String())} // #nosec G203 -- all text in it was escaped when it was drawn
 	for _, o := range owners[:min(len(owners), pageOwners)] {
 		content.Owners = append(content.Owners, pageOwner{o.Category, printable(o.Name), size(o.SizeBytes), o.Blocks})
 	}

@@ -237,6 +237,8 @@ GV_EXPORT int cudnnBackendDestroyDescriptor(struct descriptor *d)
 
 GV_EXPORT int cudnnBackendFinalize(struct descriptor *d)
 {
+	if (!d)
+		return DNN_BAD_PARAM;
 	switch (d->type) {
 	case TYPE_CONV_FORWARD:
 	case TYPE_CONV_BACKWARD_DATA:
@@ -277,7 +279,7 @@ GV_EXPORT int cudnnBackendSetAttribute(struct descriptor *d, int name, int type,
 	struct attribute *a = (struct attribute *)(uintptr_t)find(d, name);
 	void *copy;
 
-	if (count < 0 || count > MAX_ELEMENTS)
+	if (!d || count < 0 || count > MAX_ELEMENTS)
 		return DNN_BAD_PARAM;
 	if (!a) {
 		if (d->attribute_count == MAX_ATTRIBUTES)
@@ -362,6 +364,8 @@ GV_EXPORT int cudnnBackendGetAttribute(struct descriptor *d, int name, int type,
 	int64_t n = 0;
 	const struct attribute *a = find(d, name);
 
+	if (!d)
+		return DNN_BAD_PARAM;
 	if (name == HEURISTIC_RESULTS) {
 		n = heuristic_results(d, wanted, out);
 	} else if (name == CONFIG_ENGINE) { /* the caller brings an engine descriptor to be filled */

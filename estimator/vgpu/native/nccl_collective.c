@@ -417,8 +417,10 @@ void nccl_exchange_host(struct communicator *c, const void *mine, size_t bytes, 
 	const char *data;
 
 	begin(&call, mine);
-	if (call.meets && find_stand_in(&call, &a)) {
-		for (int r = 0; r < c->ranks; r++) {
+	if (call.meets) {
+		bool found = find_stand_in(&call, &a);
+
+		for (int r = 0; found && r < c->ranks; r++) {
 			if (fetch(&call, &a, r, &data))
 				take(context, r, data);
 		}
