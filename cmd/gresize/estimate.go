@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/xmem"
 	"github.com/spf13/cobra"
 )
 
@@ -30,6 +31,7 @@ type estimateFlags struct {
 	steps     int
 	budget    time.Duration
 	estimator string
+	faithful  bool
 	json      bool
 	bundle    string
 	noSandbox bool
@@ -96,6 +98,7 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
 	f.StringVar(&flags.estimator, "estimator", bundled.Default, "the `estimator` that answers, see gresize estimator list")
+	f.BoolVar(&flags.faithful, "faithful", false, "with --estimator xmem: as its published program computes, faults included")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
 	f.BoolVar(&flags.json, "json", false, "print the answer as JSON")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
@@ -110,6 +113,12 @@ func (flags *estimateFlags) check(verb string) error {
 	}
 	if flags.gpus > probe.MaxDevices {
 		return usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))
+	}
+	if flags.faithful {
+		if flags.estimator != xmem.Name {
+			return usageError(fmt.Errorf("%s: --faithful goes with --estimator %s", verb, xmem.Name))
+		}
+		flags.estimator = xmem.PublishedName
 	}
 	return nil
 }

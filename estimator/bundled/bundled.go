@@ -11,7 +11,9 @@ import (
 	"github.com/gresize/gresize/estimator/capacity"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/veritasest"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/estimator/xmem"
 )
 
 // Method is one estimator.
@@ -30,9 +32,19 @@ type Method struct {
 // Default is the name of the estimator that is asked where none is named.
 const Default = vgpu.Name
 
+// How a command is run for the estimators of a profile.
+var (
+	profile     = trace.Recording{Mode: trace.ModeProfile}
+	asPublished = trace.Recording{Mode: trace.ModeProfile, Parts: []trace.Part{trace.PartPublished}}
+)
+
 // all is the list; its order is that of tables.
 var all = []Method{
 	{Name: vgpu.Name, Version: "1", Summary: "what the command itself did on the virtual GPU", Estimate: virtual},
+	{Name: xmem.Name, Version: "1", Summary: "xMem in its paper's meaning: a run on the CPU, in the order that a GPU would have", Recording: profile, Estimate: xmem.Estimate},
+	{Name: xmem.PublishedName, Version: "1", Summary: "xMem as its published program computes, faults included (estimate --estimator xmem --faithful)",
+		Recording: asPublished, Estimate: xmem.Published},
+	{Name: veritasest.Name, Version: "1", Summary: "VeritasEst, xMem's predecessor, for convolutional networks", Recording: profile, Estimate: veritasest.Estimate},
 }
 
 // All returns the estimators, the default one first.

@@ -32,6 +32,8 @@ type Place struct {
 	Op int32
 	// Leaf is the innermost module whose call the block was born in, as an index of Trace.Modules, where that module has no module inside. -1: none.
 	Leaf int32
+	// Node is autograd's number of the node of the graph that the outermost operator with one belongs to; -1: none.
+	Node int64
 	// Scratch says that the block was freed before the operator ended: the kernel of a GPU has scratch of its own, or none.
 	Scratch bool
 }
@@ -188,7 +190,7 @@ func (t *Trace) Places(l *Layout, blocks []Block) []Place {
 	for i := range blocks {
 		b, p := &blocks[i], &places[i]
 		m := &t.Memory[b.Birth]
-		*p = Place{Iteration: int32(at(l.Iterations, b.BornNanos)), Op: -1, Leaf: -1}
+		*p = Place{Iteration: int32(at(l.Iterations, b.BornNanos)), Op: -1, Leaf: -1, Node: -1}
 		inModule, inGraph := false, false
 		if n := modules[m.Thread]; n != nil {
 			n.at(b.BornNanos)
@@ -203,7 +205,9 @@ func (t *Trace) Places(l *Layout, blocks []Block) []Place {
 			n.at(b.BornNanos)
 			for k := len(n.open) - 1; k >= 0; k-- {
 				op := &t.Ops[n.open[k]]
-				inGraph = inGraph || l.InGraph[op.Sequence]
+				if l.InGraph[op.Sequence] {
+					inGraph, p.Node = true, op.Sequence
+				}
 				if lists[op.Name] || p.Op < 0 && !allocating[op.Name] {
 					p.Op = n.open[k] // what works through a list is one kernel on a GPU
 				}
@@ -244,4 +248,27 @@ func (t *Trace) modulesWithChildren() []bool {
 		}
 	}
 	return has
+}
+
+// LeafCalls are the calls of modules that have no other module inside, as indices of Trace.Modules in the order of time.
+func (t *Trace) LeafCalls() []int32 {
+	var leaves []int32
+	for i, has := range t.modulesWithChildren() {
+		if !has {
+			leaves = append(leaves, int32(i))
+		}
+	}
+	return leaves
+}
+
+// InModule says whether a module's call was on at a time.
+func (t *Trace) InModule(nanos int64) bool {
+	for i := range t.Modules {
+		if m := &t.Modules[i]; m.BeginNanos > nanos {
+			return false
+		} else if m.EndNanos >= nanos {
+			return true
+		}
+	}
+	return false
 }
