@@ -109,7 +109,7 @@ type Report struct {
 	WallSeconds    float64 `json:"wall_seconds"`
 }
 
-// Stopped says that the run was ended on purpose because enough was seen, BudgetSpent that its time was over.
+// Stopped says that the run was ended on purpose because enough was seen.
 func (r *Report) Stopped() bool { return r.Reason == reasonStopped }
 
 // BudgetSpent says that the run was ended because its time was over.

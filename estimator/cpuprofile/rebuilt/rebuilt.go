@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/allocator"
@@ -218,12 +217,4 @@ func NewProgram(requests []Request, torch string) (*replay.Program, error) {
 		p.Ops = append(p.Ops, op)
 	}
 	return p, nil
-}
-
-// ModuleName is the class of the module in whose call a block was born, without its number; empty where there is none.
-func (p *Profile) ModuleName(place *cpuprofile.Place) string {
-	if place.Leaf < 0 {
-		return ""
-	}
-	return strings.TrimPrefix(p.Trace.Name(&p.Trace.Modules[place.Leaf]), cpuprofile.ModulePrefix)
 }
