@@ -13,6 +13,11 @@ DEMO_TORCH := 2.6.0
 TEST_TORCH := 2.6.0 2.11.0
 NIGHTLY_TORCH := 2.1.2 2.3.1 2.9.1 2.15.0
 
+# The releases of Slurm that are tested beside the one of this machine, each in a folder with its Debian. The older one comes from
+# a Debian that leaves the mirrors, which must not stop the test of a change.
+TEST_SLURM := 24.11
+NIGHTLY_SLURM := 20.11
+
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
@@ -41,6 +46,7 @@ build: ## The programs, the virtual GPU and the plugin, in build/
 .PHONY: setup
 setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
 	@tools/setup torch $(TEST_TORCH)
+	@tools/setup slurm-$(TEST_SLURM)
 
 # --- work on it
 
@@ -61,6 +67,7 @@ nightly: export GRESIZE_NIGHTLY := 1
 nightly: setup build ## What takes too long for every change: more PyTorch releases, races, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
 	@tools/setup triton $(TEST_TORCH)
+	@tools/setup slurm-$(NIGHTLY_SLURM)
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@lint/fuzz "$(FUZZ_SECONDS)"
@@ -87,6 +94,16 @@ build-programs:
 
 build-vgpu:
 	@$(MAKE) -s -C estimator/vgpu OUT="$(abspath $(BUILD))/lib"
+
+# One plugin for each release whose headers are here, in folders that say for which: build/plugin/slurm-24.11.5/job_submit_gresize.so.
+.PHONY: build-plugins
+build-plugins: ## The plugin for every release of Slurm on this machine, in build/plugin/slurm-RELEASE/
+	@for include in /usr/include "$$GRESIZE_CACHE"/slurm-*/usr/include; do \
+		[ -e "$$include/slurm/slurm.h" ] || continue; \
+		release=$$($(MAKE) -s -C slurm/plugin release SLURM_INCLUDE="$${include#/usr/include}") && \
+		$(MAKE) -s -C slurm/plugin SLURM_INCLUDE="$${include#/usr/include}" OUT="$(abspath $(BUILD))/plugin/slurm-$$release" && \
+		echo "$(BUILD)/plugin/slurm-$$release/job_submit_gresize.so" || exit 1; \
+	done
 
 # Without Slurm's headers all the rest still serves one person.
 build-plugin:

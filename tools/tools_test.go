@@ -87,8 +87,10 @@ func TestOwnRootOutsideAChroot(t *testing.T) {
 
 // TestSetupIsDone shows that a second run of the set-up needs neither root's network nor time: it prints nothing.
 func TestSetupIsDone(t *testing.T) {
-	cmd := exec.Command("unshare", "--net", "./setup", "slurm")
-	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
+	for _, what := range []string{"slurm", "slurm-24.11"} {
+		cmd := exec.Command("unshare", "--net", "./setup", what)
+		if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%s: %v: %s", what, err, out)
+		}
 	}
 }

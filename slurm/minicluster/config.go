@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gresize/gresize/slurm/request"
 )
 
 // The partitions of every cluster that has nodes for them.
@@ -17,9 +20,10 @@ const (
 )
 
 var (
-	plainName  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,40}$`)
-	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	safeInPath = regexp.MustCompile(`^/[A-Za-z0-9_./+-]*$`)
+	plainName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,40}$`)
+	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	countedGres = regexp.MustCompile(`^[a-z][a-z0-9_]{0,30}:[1-9][0-9]{0,12}$`)
+	safeInPath  = regexp.MustCompile(`^/[A-Za-z0-9_./+-]*$`)
 )
 
 // checkNodes refuses what Slurm's configuration could not say, before a daemon dies of it.
@@ -45,6 +49,11 @@ func checkNodes(nodes []Node) error {
 		for _, word := range append([]string{n.GPUType}, n.Features...) {
 			if word != "" && !plainName.MatchString(word) {
 				return fmt.Errorf("minicluster: node %s: %q cannot be a GPU type or a feature", n.Name, word)
+			}
+		}
+		for _, counted := range n.Counted {
+			if !countedGres.MatchString(counted) {
+				return fmt.Errorf("minicluster: node %s: %q is not NAME:COUNT", n.Name, counted)
 			}
 		}
 		for _, line := range n.GPUEnv {
@@ -79,7 +88,7 @@ func (c *Cluster) slurmConf() string {
 	set("SelectTypeParameters", "CR_Core_Memory")
 	set("SchedulerType", "sched/backfill")
 	set("SchedulerParameters", "sched_interval=1,bf_interval=1,batch_sched_delay=0")
-	set("GresTypes", "gpu,shard")
+	set("GresTypes", strings.Join(c.gresTypes(), ","))
 	// The CPUs and the memory of the nodes are invented, so that a small machine can run many small jobs.
 	set("SlurmdParameters", "config_overrides")
 	set("ReturnToService", "2")
@@ -102,19 +111,25 @@ func (c *Cluster) slurmConf() string {
 	set("SlurmdDebug", "verbose")
 	if c.opts.Plugin != "" {
 		set("PluginDir", c.systemPlugins+":"+c.path("plugin"))
-		set("JobSubmitPlugins", strings.TrimSuffix(strings.TrimPrefix(filepath.Base(c.opts.Plugin), "job_submit_"), ".so"))
+	}
+	if plugins := c.submitPlugins(); len(plugins) > 0 {
+		set("JobSubmitPlugins", strings.Join(plugins, ","))
 	}
 	var gpuNodes, cpuNodes []string
 	for i, n := range c.opts.Nodes {
 		fmt.Fprintf(&b, "NodeName=%s NodeHostname=localhost NodeAddr=127.0.0.1 Port=%d CPUs=%d RealMemory=%d", n.Name, c.nodePorts[i], n.CPUs, n.RealMemoryMiB)
+		var gres []string
 		if n.GPUs > 0 {
 			gpuNodes = append(gpuNodes, n.Name)
-			fmt.Fprintf(&b, " Gres=gpu:%s%d", typePrefix(n.GPUType), n.GPUs)
-			if n.Shards > 0 {
-				fmt.Fprintf(&b, ",shard:%d", n.Shards)
+			gres = append(gres, fmt.Sprintf("gpu:%s%d", typePrefix(n.GPUType), n.GPUs))
+			if c.hasShards(n) {
+				gres = append(gres, fmt.Sprintf("shard:%d", n.Shards))
 			}
 		} else {
 			cpuNodes = append(cpuNodes, n.Name)
+		}
+		if gres = append(gres, n.Counted...); len(gres) > 0 {
+			fmt.Fprintf(&b, " Gres=%s", strings.Join(gres, ","))
 		}
 		if len(n.Features) > 0 {
 			fmt.Fprintf(&b, " Feature=%s", strings.Join(n.Features, ","))
@@ -132,6 +147,18 @@ func (c *Cluster) slurmConf() string {
 		fmt.Fprintf(&b, "PartitionName=%s Nodes=%s%s MaxTime=INFINITE State=UP\n", ProbePartition, strings.Join(cpuNodes, ","), isDefault)
 	}
 	return b.String()
+}
+
+// submitPlugins are the names of the plugins that see a job when it is submitted, in their order.
+func (c *Cluster) submitPlugins() []string {
+	var names []string
+	if c.opts.Lua != "" {
+		names = append(names, "lua")
+	}
+	if c.opts.Plugin != "" {
+		names = append(names, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(c.opts.Plugin), "job_submit_"), ".so"))
+	}
+	return names
 }
 
 func typePrefix(gpuType string) string {
@@ -153,12 +180,53 @@ func (c *Cluster) gresConf() string {
 				fmt.Fprintf(&b, "Type=%s ", n.GPUType)
 			}
 			fmt.Fprintf(&b, "File=%s\n", device)
-			if n.Shards > 0 {
+			if c.hasShards(n) {
 				fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d File=%s\n", n.Name, n.Shards/n.GPUs, device)
 			}
 		}
 	}
+	for _, n := range c.opts.Nodes {
+		for _, counted := range n.Counted {
+			name, count, _ := strings.Cut(counted, ":")
+			fmt.Fprintf(&b, "NodeName=%s Name=%s Count=%s Flags=CountOnly\n", n.Name, name, count)
+		}
+	}
 	return b.String()
+}
+
+// hasShards tells whether the node is given shards: Slurm knows them from 22.05.
+func (c *Cluster) hasShards(n Node) bool { return n.Shards > 0 && c.version.AtLeast(22, 5, 0) }
+
+// gresTypes are the kinds of resources of all nodes.
+func (c *Cluster) gresTypes() []string {
+	types := []string{"gpu"}
+	for _, n := range c.opts.Nodes {
+		names := make([]string, 0, 1+len(n.Counted))
+		if c.hasShards(n) {
+			names = append(names, "shard")
+		}
+		for _, counted := range n.Counted {
+			name, _, _ := strings.Cut(counted, ":")
+			names = append(names, name)
+		}
+		for _, name := range names {
+			if !slices.Contains(types, name) {
+				types = append(types, name)
+			}
+		}
+	}
+	return types
+}
+
+// cgroupConf keeps slurmd from looking for cgroups, without which it dies: each release has its own word for that, and the oldest looks for none.
+func cgroupConf(v request.Version) string {
+	switch {
+	case v.AtLeast(24, 5, 0):
+		return "CgroupPlugin=disabled\n"
+	case v.AtLeast(21, 8, 0):
+		return "CgroupPlugin=cgroup/v1\n"
+	}
+	return ""
 }
 
 func (c *Cluster) devicePath(node string, index int) string {

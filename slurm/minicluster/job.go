@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -21,22 +20,16 @@ func (c *Cluster) Command(ctx context.Context, asUser, program string, args ...s
 	if err != nil {
 		return nil, err
 	}
-	path, err := findProgram(program)
-	if err != nil {
-		return nil, err
-	}
 	dir, err := c.WorkDir(asUser)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = dir
+	cmd, err := c.command(ctx, &who, dir, program, args)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8", "HOME=" + who.home, "USER=" + who.name, "LOGNAME=" + who.name, "SHELL=/bin/sh"}, c.Env()...)
 	cmd.Env = append(cmd.Env, c.opts.UserEnv...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if who.uid != 0 {
-		cmd.SysProcAttr.Credential = who.credential()
-	}
 	// A client that is told to stop must not leave us waiting for a child that holds its output.
 	cmd.WaitDelay = time.Second
 	return cmd, nil
@@ -103,7 +96,7 @@ func (c *Cluster) Job(ctx context.Context, id string) (Job, error) {
 		if m := recordKey.FindStringSubmatch(word); m != nil {
 			last = m[1]
 			job[last] = m[2]
-		} else if last != "" && word != "" {
+		} else if last != "" && word != "" && !strings.HasPrefix(word, "NtasksPerTRES:") { // 20.11 forgot the equals sign
 			job[last] += " " + word
 		}
 	}

@@ -3,7 +3,8 @@
 // to it as a second unprivileged user. Its GPU nodes have device files that lead nowhere and, when the caller gives them
 // one, a virtual GPU that a task prolog puts under each job.
 //
-// It needs root, Debian's Slurm packages and the two users; tools/setup installs and creates them.
+// It needs root, Debian's Slurm packages and the two users; tools/setup installs and creates them. Another release of
+// Slurm comes from a folder with the Debian that has it (Options.Root).
 package minicluster
 
 import (
@@ -21,6 +22,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gresize/gresize/slurm/request"
 )
 
 // Options say what the cluster is made of. Default gives the usual ones.
@@ -29,8 +32,15 @@ type Options struct {
 	// temporary files, which Stop removes.
 	Dir   string
 	Nodes []Node
+	// Root is a folder with another Debian and its Slurm, as tools/setup makes it (see RootDir). Empty: the Slurm of this machine.
+	// Every process of the cluster then runs with that folder as its root.
+	Root string
+	// Show are folders that keep their path under Root; what is not shown there the cluster's processes do not see.
+	Show []string
 	// Plugin is a job_submit_NAME.so to load, or empty. It is copied.
 	Plugin string
+	// Lua is a job_submit.lua for Slurm's own plugin job_submit/lua, or empty. It is copied, and called before Plugin.
+	Lua string
 	// PluginConf is given to slurmctld as GRESIZE_PLUGIN_CONF when it is not empty.
 	PluginConf string
 	// SlurmUser is the account of slurmctld, DefaultSlurmUser when empty.
@@ -55,8 +65,10 @@ type Node struct {
 	// GPUType is the type in Slurm's gres, as in gpu:a100:1.
 	GPUType string
 	GPUs    int
-	// Shards is the number on the whole node, split evenly over its GPUs.
-	Shards   int
+	// Shards is the number on the whole node, split evenly over its GPUs. Slurm has none before 22.05: there they are left out.
+	Shards int
+	// Counted are resources of the node that are only counted, e.g. vram:80.
+	Counted  []string
 	Features []string
 	// GPUProfile is the text of the virtual GPU's profile. The cluster writes it to a file that jobs can read and
 	// gives them its path as GRESIZE_VGPU_PROFILE.
@@ -76,6 +88,9 @@ type Cluster struct {
 	nodePorts      []int
 	systemPlugins  string
 	slurmUser      account
+	version        request.Version
+	// anchor is the process whose mount namespace has the other root, when there is one.
+	anchor *daemon
 	// hasVGPUPrograms tells that share/vgpu-bin is there.
 	hasVGPUPrograms bool
 
@@ -108,12 +123,26 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.slurmUser, err = lookUp(opts.SlurmUser); err != nil {
 		return nil, err
 	}
-	for _, program := range []string{"munged", "slurmctld", "slurmd"} {
-		if _, err := findProgram(program); err != nil {
+	if c.opts.Root != "" {
+		if c.opts.Root, err = filepath.EvalSymlinks(c.opts.Root); err != nil {
+			return nil, fmt.Errorf("minicluster: no such root: %w (tools/setup slurm-RELEASE makes it)", err)
+		}
+		for _, dir := range c.opts.Show {
+			if !safeInPath.MatchString(dir) {
+				return nil, fmt.Errorf("minicluster: folder %q cannot be shown in another root: letters, digits and _./+- only", dir)
+			}
+		}
+	}
+	var slurmctld string
+	for _, program := range []string{"munged", "slurmd", "slurmctld"} {
+		if slurmctld, err = c.findProgram(program); err != nil {
 			return nil, err
 		}
 	}
-	if c.systemPlugins, err = findPluginDir(); err != nil {
+	if c.version, err = readVersion(ctx, c.opts.Root, slurmctld); err != nil {
+		return nil, err
+	}
+	if c.systemPlugins, err = findPluginDir(c.opts.Root); err != nil {
 		return nil, err
 	}
 	if err := c.openDir(); err != nil {
@@ -153,6 +182,9 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 		return err
 	}
 	c.others = append(c.others, munged)
+	if c.opts.Root != "" {
+		c.anchor = munged
+	}
 	if err := waitFor(ctx, startTimeout, func() (bool, error) {
 		_, err := os.Stat(c.path("run/munge/socket"))
 		return err == nil, munged.exited()
@@ -270,6 +302,11 @@ func (c *Cluster) writeFiles() error {
 			return err
 		}
 	}
+	if c.opts.Lua != "" {
+		if err := copyTree(c.opts.Lua, c.path("etc/job_submit.lua")); err != nil {
+			return err
+		}
+	}
 	if c.opts.VGPUDir != "" {
 		if err := copyTree(c.opts.VGPUDir, c.path("share/vgpu")); err != nil {
 			return err
@@ -282,16 +319,25 @@ func (c *Cluster) writeFiles() error {
 			c.hasVGPUPrograms = true
 		}
 	}
-	files := []struct {
+	type file struct {
 		name, text string
 		mode       os.FileMode
-	}{
+	}
+	files := []file{
 		{"etc/munge.key", string(key), 0o400},
 		{"etc/slurm.conf", c.slurmConf(), 0o644},
 		{"etc/gres.conf", c.gresConf(), 0o644},
-		// This one's set-up touches nothing; without the line slurmd looks for cgroups and dies where there are none.
-		{"etc/cgroup.conf", "CgroupPlugin=cgroup/v1\n", 0o644},
 		{"bin/task_prolog", c.taskProlog(), 0o755},
+	}
+	if c.opts.Root != "" {
+		text, err := hosts()
+		if err != nil {
+			return err
+		}
+		files = append(files, file{"etc/hosts", text, 0o644})
+	}
+	if text := cgroupConf(c.version); text != "" {
+		files = append(files, file{"etc/cgroup.conf", text, 0o644})
 	}
 	for _, f := range files {
 		if err := writeFile(c.path(f.name), []byte(f.text), f.mode); err != nil {
@@ -400,6 +446,9 @@ func (c *Cluster) Stop() {
 
 // Dir is the cluster's folder.
 func (c *Cluster) Dir() string { return c.dir }
+
+// Version is the release of Slurm that runs.
+func (c *Cluster) Version() request.Version { return c.version }
 
 // Conf is the path of slurm.conf.
 func (c *Cluster) Conf() string { return c.conf() }
@@ -534,26 +583,29 @@ func (a account) credential() *syscall.Credential {
 // searchPath is the PATH of daemons, of Slurm's commands and so of jobs.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// findProgram looks a program up in searchPath and not in the caller's PATH, which often lacks the sbin folders.
-func findProgram(name string) (string, error) {
+// findProgram looks a program of the cluster up; the path is that in its root.
+func (c *Cluster) findProgram(name string) (string, error) { return findIn(c.opts.Root, name) }
+
+// findIn looks a program up in searchPath and not in the caller's PATH, which often lacks the sbin folders.
+func findIn(root, name string) (string, error) {
 	if filepath.IsAbs(name) {
 		return name, nil
 	}
 	for _, dir := range filepath.SplitList(searchPath) {
 		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(filepath.Join(root, path)); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			return path, nil
 		}
 	}
 	return "", fmt.Errorf("minicluster: %s: %w in %s (tools/setup installs Slurm and munge)", name, exec.ErrNotFound, searchPath)
 }
 
-// findPluginDir finds where Debian keeps Slurm's own plugins.
-func findPluginDir() (string, error) {
+// findPluginDir finds where Debian keeps Slurm's own plugins; the path is that in the root.
+func findPluginDir(root string) (string, error) {
 	for _, pattern := range []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib/slurm-wlm", "/usr/lib/slurm", "/usr/lib64/slurm"} {
-		found, err := filepath.Glob(filepath.Join(pattern, "auth_munge.so"))
+		found, err := filepath.Glob(filepath.Join(root, pattern, "auth_munge.so"))
 		if err == nil && len(found) > 0 {
-			return filepath.Dir(found[0]), nil
+			return strings.TrimPrefix(filepath.Dir(found[0]), filepath.Clean(root)), nil
 		}
 	}
 	return "", errors.New("minicluster: Slurm's plugins are not in /usr/lib (tools/setup installs them)")

@@ -2,6 +2,7 @@ package minicluster
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -23,7 +24,7 @@ type daemon struct {
 
 // startDaemon runs a program in the foreground, with nothing of our environment, and its output in a file of the log folder.
 func (c *Cluster) startDaemon(name string, as *account, env []string, program string, args ...string) (*daemon, error) {
-	path, err := findProgram(program)
+	cmd, err := c.command(context.Background(), as, c.path("log"), program, args)
 	if err != nil {
 		return nil, err
 	}
@@ -32,15 +33,10 @@ func (c *Cluster) startDaemon(name string, as *account, env []string, program st
 		return nil, fmt.Errorf("minicluster: %w", err)
 	}
 	defer out.Close()
-	cmd := exec.Command(path, args...)
-	cmd.Dir = c.path("log")
 	cmd.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8", "SLURM_CONF=" + c.conf()}, env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	// A session of its own: a Ctrl-C at the terminal is for us, and we stop the daemons in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if as != nil {
-		cmd.SysProcAttr.Credential = as.credential()
-	}
+	cmd.SysProcAttr.Setsid = true
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("minicluster: %s: %w", name, err)
 	}

@@ -12,8 +12,8 @@
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
-/* 20.11 defines SLURM_VERSION_NUMBER in slurm.h and has no such header. */
-#if __has_include(<slurm/slurm_version.h>)
+/* 20.11 defines it in slurm.h and has no such header; another release may be installed, too. */
+#ifndef SLURM_VERSION_NUMBER
 #include <slurm/slurm_version.h>
 #endif
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "glibc.h"
 #include "slurmapi.h"
 
 #define MICRO_MASK 0xffu

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// slurmLibrary is the library that slurmctld links and plugins take symbols from.
-func slurmLibrary(t *testing.T) string {
+// slurmLibrary is the library that slurmctld links and plugins take symbols from, of this machine or of another root.
+func slurmLibrary(t *testing.T, root string) string {
 	t.Helper()
 	for _, pattern := range []string{"/usr/lib/*/slurm-wlm/libslurmfull.so", "/usr/lib*/slurm/libslurmfull.so"} {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+		if found, _ := filepath.Glob(filepath.Join(root, pattern)); len(found) > 0 {
 			return found[0]
 		}
 	}
@@ -27,12 +27,17 @@ func slurmLibrary(t *testing.T) string {
 // TestEverySymbolIsThere guards against a call that only fails when a job comes:
 // slurmctld loads plugins lazily and would crash then.
 func TestEverySymbolIsThere(t *testing.T) {
-	plugin, err := elf.Open(shipped.plugin)
+	checkSymbols(t, shipped.plugin, slurmLibrary(t, ""))
+}
+
+func checkSymbols(t *testing.T, path, libraryPath string) {
+	t.Helper()
+	plugin, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plugin.Close()
-	library, err := elf.Open(slurmLibrary(t))
+	library, err := elf.Open(libraryPath)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +61,11 @@ func TestEverySymbolIsThere(t *testing.T) {
 		switch {
 		case symbol.Section != elf.SHN_UNDEF:
 			exports = append(exports, symbol.Name)
-		case weak, strings.HasPrefix(symbol.Version, "GLIBC_"):
+		case weak:
+		case strings.HasPrefix(symbol.Version, "GLIBC_"):
+			if newerThan(strings.TrimPrefix(symbol.Version, "GLIBC_"), 2, 17) {
+				t.Errorf("%s is of %s: a slurmctld with an older C library would not start", symbol.Name, symbol.Version)
+			}
 		case slurm[symbol.Name]:
 			fromSlurm = append(fromSlurm, symbol.Name)
 		default:
@@ -76,6 +85,15 @@ func TestEverySymbolIsThere(t *testing.T) {
 	if !slices.ContainsFunc(plugin.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_GNU_RELRO }) {
 		t.Error("not linked with -z relro")
 	}
+}
+
+// newerThan tells whether a version of the C library is newer than major.minor; one that is not understood is.
+func newerThan(version string, major, minor int) bool {
+	var gotMajor, gotMinor int
+	if n, _ := fmt.Sscanf(version, "%d.%d", &gotMajor, &gotMinor); n < 2 {
+		return true
+	}
+	return gotMajor > major || gotMajor == major && gotMinor > minor
 }
 
 // TestVersionFollowsTheRunningSlurm builds the plugin for another micro and for
@@ -116,7 +134,7 @@ func TestVersionFollowsTheRunningSlurm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		output, err := exec.Command(loader, slurmLibrary(t), b).Output()
+		output, err := exec.Command(loader, slurmLibrary(t, ""), b).Output()
 		if err != nil {
 			t.Fatalf("load: %v", err)
 		}

@@ -53,8 +53,8 @@ func (p *moodyDaemon) heard() []*wire.Request {
 	return p.requests
 }
 
-// realSlurm is a cluster with the plugin, and the daemon that the plugin asks.
-func realSlurm(t *testing.T) (*minicluster.Cluster, *moodyDaemon) {
+// realSlurm is a cluster with the plugin, and the daemon that the plugin asks. The root is that of another release, or empty.
+func realSlurm(t *testing.T, plugin, root string) (*minicluster.Cluster, *moodyDaemon) {
 	t.Helper()
 	peer := &moodyDaemon{}
 	peer.answer(&wire.Reply{Verdict: wire.VerdictPass})
@@ -71,7 +71,8 @@ func realSlurm(t *testing.T) (*minicluster.Cluster, *moodyDaemon) {
 		}
 	}
 	options := minicluster.Default()
-	options.Plugin, options.PluginConf = shipped.plugin, conf
+	options.Plugin, options.PluginConf = plugin, conf
+	options.Root, options.Show = root, []string{dir}
 	return minicluster.ForTest(t, options), peer
 }
 
@@ -111,9 +112,15 @@ func completed(t *testing.T, c *minicluster.Cluster, id string) (job minicluster
 	return job, string(content)
 }
 
-// TestRealSlurm submits through sbatch to a real slurmctld with the plugin.
+// TestRealSlurm submits through sbatch to the real slurmctld of this machine with the plugin.
 func TestRealSlurm(t *testing.T) {
-	c, peer := realSlurm(t)
+	c, peer := realSlurm(t, shipped.plugin, "")
+	submitEverything(t, c, peer)
+}
+
+// submitEverything is what must hold on every release.
+func submitEverything(t *testing.T, c *minicluster.Cluster, peer *moodyDaemon) {
+	prefix := c.Version().Prefix()
 	const showGPUs = "#!/bin/sh\nenv | grep ^SLURM_GPUS_PER_NODE=\necho end\n"
 
 	t.Run("pass", func(t *testing.T) {
@@ -129,7 +136,7 @@ func TestRealSlurm(t *testing.T) {
 		}
 		r := requests[0]
 		workDir, _ := c.WorkDir(minicluster.DefaultUser)
-		if r.Script != showGPUs || r.TresPerNode != "gres:gpu:1" || r.Comment != "caf\xe9" || r.WorkDir != workDir || r.SkipReason != "" ||
+		if r.Script != showGPUs || r.TresPerNode != prefix+"gpu:1" || r.Comment != "caf\xe9" || r.WorkDir != workDir || r.SkipReason != "" ||
 			r.PnMinMemory == nil || *r.PnMinMemory != 100 || r.SubmitUID == 0 || r.SubmitUID != r.UserID || len(r.Environment) == 0 {
 			t.Errorf("request %+v", r)
 		}
@@ -168,10 +175,10 @@ func TestRealSlurm(t *testing.T) {
 
 	t.Run("rewrite", func(t *testing.T) {
 		peer.answer(&wire.Reply{Verdict: wire.VerdictRewrite, Rewrite: wire.Rewrite{
-			Features: ptr("gpu80g"), TresPerNode: ptr(""), TresPerJob: ptr("gres:gpu:a100:1"), PnMinMemory: ptr(uint64(300)),
+			Features: ptr("gpu80g"), TresPerNode: ptr(""), TresPerJob: ptr(prefix + "gpu:a100:1"), PnMinMemory: ptr(uint64(300)),
 		}})
 		job, _ := completed(t, c, sbatch(t, c, showGPUs, "--gres=gpu:1"))
-		if job["Features"] != "gpu80g" || job["TresPerJob"] != "gres:gpu:a100:1" || job["TresPerNode"] != "" ||
+		if job["Features"] != "gpu80g" || job["TresPerJob"] != prefix+"gpu:a100:1" || job["TresPerNode"] != "" ||
 			job["MinMemoryNode"] != "300M" || job["NodeList"] != "gpu2" {
 			t.Errorf("rewritten job: %v", job)
 		}
