@@ -200,6 +200,11 @@ func jobEnvironment(env []string, job *probejob.Job) []string {
 		"SLURM_SUBMIT_DIR": job.WorkDir, "SLURM_GPUS_ON_NODE": strconv.Itoa(len(devices)), "SLURM_JOB_GPUS": list,
 		"GPU_DEVICE_ORDINAL": list,
 	}
+	if a := job.Array; a != nil {
+		for name, value := range map[string]uint32{"JOB_ID": a.JobID, "TASK_ID": a.Task, "TASK_COUNT": a.Count, "TASK_MIN": a.Min, "TASK_MAX": a.Max, "TASK_STEP": a.Step} {
+			set["SLURM_ARRAY_"+name] = strconv.FormatUint(uint64(value), 10)
+		}
+	}
 	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		_, replaced := set[name]

@@ -98,7 +98,7 @@ func (d *daemon) run(t *testing.T) (code int, stderr string) {
 
 func job(dir string) probejob.Job {
 	return probejob.Job{Schema: probejob.Schema, Script: []byte("#!/bin/sh\necho \"$@\"; pwd; env; exit 4\n"), Argv: [][]byte{[]byte("a b"), []byte("c")},
-		WorkDir: dir, GPU: "t4", Steps: 4, BudgetSeconds: 60, Devices: 2}
+		WorkDir: dir, GPU: "t4", Steps: 4, BudgetSeconds: 60, Devices: 2, Array: &probejob.ArrayTask{JobID: 70, Task: 7, Count: 16, Max: 15, Step: 1}}
 }
 
 func TestProbeJob(t *testing.T) {
@@ -115,7 +115,8 @@ func TestProbeJob(t *testing.T) {
 	if m.Outcome != trace.Stopped || m.ExitStatus != 4 || m.Steps != 4 || m.GPU.ID != "t4" || m.GPU.Devices != 2 || !m.Sandboxed {
 		t.Errorf("%+v", m)
 	}
-	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n"} {
+	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n",
+		"SLURM_ARRAY_TASK_ID=7\n", "SLURM_ARRAY_JOB_ID=70\n", "SLURM_ARRAY_TASK_COUNT=16\n", "SLURM_ARRAY_TASK_MIN=0\n", "SLURM_ARRAY_TASK_MAX=15\n"} {
 		if !strings.Contains(m.OutputTail, want) {
 			t.Errorf("no %q in\n%s", want, m.OutputTail)
 		}

@@ -54,6 +54,7 @@ var reasonWords = map[string]reasonWord{
 	"several_gpus":         {text: "several processes used a GPU at once"},
 	"estimator_fell_back":  {text: "another estimator was asked first and had no answer"},
 	"recorded_otherwise":   {text: "the run was made for another estimator"},
+	"array_tasks":          {text: "an array is judged by some of its tasks"},
 	"ranks_not_run":        {text: "only some ranks of the job were run"},
 }
 

@@ -115,7 +115,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks}
+	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks, Array: job.Array}
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
 	}

@@ -32,6 +32,18 @@ type Job struct {
 	Devices       int    `json:"devices"`
 	// Tasks is the number of tasks on the node; 0 means 1.
 	Tasks int `json:"tasks,omitempty"`
+	// Array is set for a task of a job array.
+	Array *ArrayTask `json:"array,omitempty"`
+}
+
+// ArrayTask is what a task of a job array sees of it.
+type ArrayTask struct {
+	JobID uint32 `json:"job_id"`
+	Task  uint32 `json:"task"`
+	Count uint32 `json:"count"`
+	Min   uint32 `json:"min"`
+	Max   uint32 `json:"max"`
+	Step  uint32 `json:"step"`
 }
 
 // Validate returns the first fault with the field's name.
