@@ -174,8 +174,15 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	for _, a := range job.Argv {
 		args = append(args, string(a))
 	}
+	recording := trace.Recording{Mode: trace.Mode(job.Recording.Mode)}
+	if !recording.RunMode().Valid() {
+		return failed(fmt.Errorf("recording.mode: %.40q is not known to this gresize-probe", job.Recording.Mode))
+	}
+	for _, part := range job.Recording.Parts {
+		recording.Parts = append(recording.Parts, trace.Part(part))
+	}
 	result, err := probe.Run(ctx, probe.Options{
-		Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
+		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
 		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: probe.BuildVersion(),
 		Engine: p.engine, LibDir: p.libDir,
 	})
