@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/xmem"
 	"github.com/spf13/cobra"
 )
 
@@ -37,6 +38,8 @@ type estimateFlags struct {
 	progress  bool
 	output    bool
 	whatIfs   []string
+
+	utilization bool
 }
 
 func newEstimateCommand() *cobra.Command {
@@ -85,6 +88,7 @@ EXIT STATUS
 	flags.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&flags.bundle, "bundle", "", "keep the trace bundle in `FILE`")
+	f.BoolVar(&flags.utilization, "utilization", false, "also say how busy the GPU would be, as advice")
 	f.StringArrayVar(&flags.whatIfs, "what-if", nil, "also with `gpu=NAME,batch=N,conf=SETTINGS`, any of them; may be repeated")
 	f.SetInterspersed(false)
 	return cmd
@@ -97,7 +101,7 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
 	f.StringVar(&flags.estimator, "estimator", bundled.Default, "the `estimator` that answers, see gresize estimator list")
-	f.BoolVar(&flags.faithful, "faithful", false, "with --estimator xmem, horus or another that was published: as its program computes, faults included")
+	f.BoolVar(&flags.faithful, "faithful", false, "with --estimator xmem: as its published program computes, faults included")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
 	f.BoolVar(&flags.json, "json", false, "print the answer as JSON")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
@@ -114,11 +118,10 @@ func (flags *estimateFlags) check(verb string) error {
 		return usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))
 	}
 	if flags.faithful {
-		published := flags.estimator + bundled.Published
-		if _, err := bundled.Find(published); err != nil {
-			return usageError(fmt.Errorf("%s: --faithful: %s has no published form of its own, see gresize estimator list", verb, flags.estimator))
+		if flags.estimator != xmem.Name {
+			return usageError(fmt.Errorf("%s: --faithful goes with --estimator %s", verb, xmem.Name))
 		}
-		flags.estimator = published
+		flags.estimator = xmem.PublishedName
 	}
 	return nil
 }
@@ -134,6 +137,9 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if err != nil {
 		return usageError(err)
 	}
+	if len(flags.whatIfs) > 0 && flags.utilization {
+		return usageError(errors.New("estimate: --utilization speaks of one run and --what-if makes several"))
+	}
 	if len(flags.whatIfs) > 0 {
 		return estimateWhatIfs(cmd, flags, args, profile)
 	}
@@ -147,6 +153,9 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 		}
 	}
 	r := newReading(&result, profile)
+	if flags.utilization {
+		r.readUtilization(result.Bundle, profile)
+	}
 	if flags.json {
 		err = printJSON(cmd, r)
 	} else {
@@ -169,6 +178,12 @@ func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progr
 		return probe.Result{}, usageError(err)
 	}
 	o.Recording = method.Recording
+	if f.utilization {
+		var ok bool
+		if o.Recording, ok = o.Recording.With(trace.Recording{Parts: []trace.Part{trace.PartOperators}}); !ok {
+			return probe.Result{}, usageError(fmt.Errorf("--utilization needs a run on the virtual GPU, --estimator %s makes another", method.Name))
+		}
+	}
 	progress.attach(&o)
 	defer progress.end()
 	result, err := probe.Run(cmd.Context(), o)
@@ -224,6 +239,7 @@ func (r *reading) print(w io.Writer) error {
 		fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
 	}
 	r.printOwners(&b)
+	r.printUtilization(&b)
 	for _, x := range r.Reasons {
 		fmt.Fprintf(&b, "  because      %s\n", clean(words(x)))
 	}

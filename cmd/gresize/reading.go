@@ -8,6 +8,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/utilization"
 )
 
 // The status words and what they mean for the exit code.
@@ -37,7 +38,9 @@ type reading struct {
 	Owners []owner `json:"owners"`
 	// PeakByPurpose sums up all that was allocated then.
 	PeakByPurpose map[string]int64 `json:"peak_by_purpose"`
-	Outcome       trace.Outcome    `json:"outcome"`
+	// Utilization is advice that was asked for, by its own schema.
+	Utilization *utilization.Advice `json:"utilization,omitempty"`
+	Outcome     trace.Outcome       `json:"outcome"`
 	// CommandExitStatus is that of the command, 128 + the signal when one ended it.
 	CommandExitStatus int      `json:"command_exit_status"`
 	Command           []string `json:"command"`

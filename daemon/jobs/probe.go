@@ -13,7 +13,6 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
-	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -29,8 +28,6 @@ type ProbeJob struct {
 	Devices   int
 	// Tasks is the number of tasks that an srun in the script starts.
 	Tasks int
-	// Array is set for a task of a job array.
-	Array *probejob.ArrayTask
 }
 
 // report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
@@ -71,7 +68,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
 	key := randomWord(32)
-	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token, nth: len(l.seen)}
+	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token}
 	m.mu.Lock()
 	if len(m.probes) >= m.now().Probe.MaxRunning {
 		m.mu.Unlock()
@@ -79,11 +76,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	}
 	m.probes[p.name] = p
 	m.mu.Unlock()
-	detail := "probe " + p.name + " is asked for, as the job's owner"
-	if a := payload.Array; a != nil && p.nth < len(a.Tried) {
-		detail += fmt.Sprintf(", for task %d of the array", a.Tried[p.nth])
-	}
-	if m.advance(ctx, l, decisionlog.Transition{To: StateProbing, Detail: detail,
+	if m.advance(ctx, l, decisionlog.Transition{To: StateProbing, Detail: "probe " + p.name + " is asked for, as the job's owner",
 		NewProbe: &decisionlog.Probe{Name: p.name, KeySHA256: hex.EncodeToString(p.keySHA256[:])}}) != nil {
 		m.forget(p)
 		return false
@@ -203,7 +196,7 @@ func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) boo
 	}
 	m.forget(l.probe)
 	l.probe = nil
-	if l.attempts-l.reported >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
+	if l.attempts-l.looks >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
 		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe never appeared in the queue")
 	}
 	return m.launchProbe(ctx, l)
@@ -258,7 +251,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 
 // ProbeJob tells a probe what to run.
 func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
-	l, nth, err := m.authorize(name, key)
+	l, err := m.authorize(name, key)
 	if err != nil {
 		return ProbeJob{}, err
 	}
@@ -271,19 +264,12 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	if len(arguments) > 0 {
 		arguments = arguments[1:]
 	}
-	var task *probejob.ArrayTask
-	if a := payload.Array; a != nil {
-		if nth >= len(a.Tried) {
-			return ProbeJob{}, fmt.Errorf("task %d of %d of an array: %w", nth+1, len(a.Tried), ErrUnknownProbe)
-		}
-		task = &probejob.ArrayTask{JobID: l.job.SlurmJobID, Task: a.Tried[nth], Count: a.Count, Min: a.Min, Max: a.Max, Step: a.Step}
-	}
-	return ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
+	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
 }
 
 // ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.
 func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
-	l, _, err := m.authorize(name, key)
+	l, err := m.authorize(name, key)
 	if err != nil {
 		return err
 	}
@@ -318,15 +304,10 @@ func (m *Manager) setReport(name, key string, r *report) error {
 	return nil
 }
 
-// authorize returns the job of a probe, and how many of its tasks were tried before.
-func (m *Manager) authorize(name, key string) (*life, int, error) {
+func (m *Manager) authorize(name, key string) (*life, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	l, err := m.authorizeLocked(name, key)
-	if err != nil {
-		return nil, 0, err
-	}
-	return l, m.probes[name].nth, nil
+	return m.authorizeLocked(name, key)
 }
 
 func (m *Manager) authorizeLocked(name, key string) (*life, error) {

@@ -21,6 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct range ranges[MAX_RANGES];
 static unsigned next_range;
 static uint64_t launches, moves;
+static uint64_t grids, grid_blocks; /* launches whose grid is known, and the blocks of all of them */
 
 /*
  * The clock of the device: no time passes on it but what each piece of work takes, so that two kernels of one launch take
@@ -36,6 +37,20 @@ double gv_device_milliseconds(void)
 void gv_launched(void)
 {
 	__atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+}
+
+void gv_launched_grid(uint64_t x, uint64_t y, uint64_t z)
+{
+	__atomic_add_fetch(&grid_blocks, x * y * z, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&grids, 1, __ATOMIC_RELAXED);
+	gv_launched();
+}
+
+/* gresize_vgpu_grids lets the Python layer see what an operator launched: it asks before and after. */
+GV_EXPORT void gresize_vgpu_grids(uint64_t *count, uint64_t *blocks)
+{
+	*count = __atomic_load_n(&grids, __ATOMIC_RELAXED);
+	*blocks = __atomic_load_n(&grid_blocks, __ATOMIC_RELAXED);
 }
 
 uint64_t gv_launches(void)

@@ -47,30 +47,30 @@ GV_EXPORT int __cudaGetKernel(void **kernel, const void *function)
 	return GV_OK;
 }
 
-static int launch(void)
+static int launch(struct gv_dim3 grid)
 {
-	gv_launched();
+	gv_launched_grid(grid.x, grid.y, grid.z);
 	return GV_OK;
 }
 
 GV_EXPORT int cudaLaunchKernel(const void *function, struct gv_dim3 grid, struct gv_dim3 block, void **arguments, size_t shared_bytes, void *stream)
 {
-	return launch();
+	return launch(grid);
 }
 
 GV_EXPORT int __cudaLaunchKernel(void *kernel, struct gv_dim3 grid, struct gv_dim3 block, void **arguments, size_t shared_bytes, void *stream)
 {
-	return launch();
+	return launch(grid);
 }
 
 GV_EXPORT int cudaLaunchCooperativeKernel(const void *function, struct gv_dim3 grid, struct gv_dim3 block, void **arguments, size_t shared_bytes, void *stream)
 {
-	return launch();
+	return launch(grid);
 }
 
-GV_EXPORT int cudaLaunchKernelExC(const void *configuration, const void *function, void **arguments)
+GV_EXPORT int cudaLaunchKernelExC(const struct gv_dim3 *configuration, const void *function, void **arguments)
 {
-	return launch();
+	return launch(*configuration); /* the grid stands first in it */
 }
 
 /* ---- what a kernel can ask of the device */

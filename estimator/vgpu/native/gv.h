@@ -108,6 +108,7 @@ GV_EXPORT void gv_fill(void *to, int byte, size_t bytes);
 GV_EXPORT bool gv_peek(void *to, const void *from, size_t bytes); /* false: the value is not known, and to is as it was */
 GV_EXPORT void gv_forget(const void *at, size_t bytes); /* something wrote there that is not known */
 GV_EXPORT void gv_launched(void); /* something that may write any device memory was started */
+GV_EXPORT void gv_launched_grid(uint64_t x, uint64_t y, uint64_t z); /* so was a kernel with that many blocks */
 GV_EXPORT double gv_device_milliseconds(void);
 #define GV_SHORTEST_MILLISECONDS 1.0f /* between two events: programs divide by it */
 

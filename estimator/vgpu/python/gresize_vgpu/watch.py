@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, layers, ledger, phases, policy, ranks, releases, report, shadow_calls, tuning, values
+from . import after_import, layers, ledger, operators, phases, policy, ranks, releases, report, shadow_calls, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -52,6 +52,7 @@ class Watch:
         self.phases = phases.Phases()
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
         self.layers = layers.Layers(torch) if report.wants_part("modules") else None
+        self.operators = operators.Operators(torch) if report.wants_part("operators") else None
         self.rank = report.integer("RANK")
         self.world_size = report.integer("WORLD_SIZE")
 
@@ -83,6 +84,8 @@ class Watch:
 
     def on_backward(self):
         with self.lock:
+            if self.operators is not None:
+                self.operators.arrived()
             self.backward_calls += 1
             self.saves.step()
             if len(self.optimizers) or self.optimizer_steps:
@@ -92,6 +95,8 @@ class Watch:
 
     def on_optimizer_step(self, optimizer):
         with self.lock:
+            if self.operators is not None:
+                self.operators.arrived()
             self.saves.step()
             if self.ledger is not None:
                 _quietly(self.ledger.mark, "optimizer_end")
@@ -111,6 +116,8 @@ class Watch:
         if self.ledger is not None:
             _quietly(self.ledger.mark, "step", number)
         self.phases.step()
+        if self.operators is not None:
+            _quietly(self.operators.on_step, number)
         allocated, reserved = self.peaks()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
@@ -118,6 +125,8 @@ class Watch:
             self.stop("stopped")
         elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
             report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
+        if self.operators is not None:
+            self.operators.go_on()
 
     def flat(self):
         if len(self.history) <= FLAT_STEPS:
@@ -165,6 +174,8 @@ class Watch:
             report.write_lines("events", self.ledger.lines())
         if self.layers is not None and self.layers.roots:
             report.write_lines("modules", self.layers.lines(self.steps))
+        if self.operators is not None and self.cuda_used():
+            report.write_lines("operators", self.operators.lines())
 
     @staticmethod
     def _end_children():
@@ -335,6 +346,8 @@ def start(torch):
         _quietly(watch.ledger.hook_modules)
     if watch.layers is not None:
         _quietly(watch.layers.hook)
+    if watch.operators is not None:
+        _quietly(ledger.before_compilation, torch, watch.operators.retire)
     _quietly(ranks.hook_distributed, torch, watch)
     _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
     _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)

@@ -1,0 +1,133 @@
+// Package utilization says how busy a GPU will be with a program: the time of a training step, the share of it in which multiprocessors have work,
+// and that in which memory is read or written. It is made from the operators of one step, as a run on the virtual GPU recorded them, by a roofline
+// for each on the GPU's profile, and from the host's time between launches. It is advice, for whoever would let two jobs share a card; no request
+// is ever changed by it.
+package utilization
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Limits on a stream of operators; it comes from a user's process.
+const (
+	maxKinds     = 4096
+	maxTimes     = 64
+	maxNameBytes = 80
+	maxSeconds   = 24 * 3600
+	maxWork      = 1e18 // FLOPs or bytes of one operator
+	maxCount     = 1e9
+)
+
+// ErrInvalid wraps every fault that Read finds.
+var ErrInvalid = errors.New("invalid stream of operators")
+
+// Operator is one kind of operator of the step: name, work and type, and how often it came.
+type Operator struct {
+	Name string `json:"op"`
+	// Kind is product (matrix products, convolutions, attention) or other.
+	Kind string `json:"kind"`
+	// Type is that of the arithmetic: fp32, tf32, fp16, bf16, fp64, fp8, int8, int.
+	Type string `json:"dtype"`
+	// FLOPs and Bytes are those of one call, all its launches together; Bytes are the sizes of what it reads and writes.
+	FLOPs float64 `json:"flops"`
+	Bytes float64 `json:"bytes"`
+	// Launches are the kernels of one call, Blocks the blocks of threads of all of them.
+	Launches float64 `json:"launches"`
+	Blocks   float64 `json:"blocks"`
+	Count    float64 `json:"count"`
+}
+
+// Stream is what one process recorded.
+type Stream struct {
+	// Step is the number of the step that was looked at; 0: none was.
+	Step     int  `json:"step"`
+	Compiled bool `json:"compiled"`
+	// LeftOut counts operators that there was no room for.
+	LeftOut int64 `json:"left_out"`
+	// Syncs are the times that the host waited for a value, CopiedBytes what went between host and device.
+	Syncs       int64   `json:"syncs"`
+	CopiedBytes float64 `json:"copied_bytes"`
+	// WallSeconds and ProcessorSeconds are the host's times of the other steps.
+	WallSeconds      []float64  `json:"wall_seconds"`
+	ProcessorSeconds []float64  `json:"processor_seconds"`
+	Operators        []Operator `json:"-"`
+}
+
+// Read reads a stream. An error names the line.
+func Read(data []byte) (*Stream, error) {
+	s := new(Stream)
+	number := 0
+	for text := range bytes.Lines(data) {
+		number++
+		if text = bytes.TrimSpace(text); len(text) == 0 {
+			continue
+		}
+		var err error
+		if number == 1 {
+			err = s.readHead(text)
+		} else {
+			err = s.add(text)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrInvalid, number, err)
+		}
+	}
+	if number == 0 {
+		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
+	}
+	return s, nil
+}
+
+func (s *Stream) readHead(text []byte) error {
+	head := struct {
+		Version int `json:"operators"`
+		*Stream
+	}{Stream: s}
+	if err := json.Unmarshal(text, &head); err != nil {
+		return err
+	}
+	switch {
+	case head.Version != 1:
+		return fmt.Errorf("operators: version %d is not known, want 1", head.Version)
+	case s.Step < 0 || s.Step > math.MaxInt32 || s.LeftOut < 0 || s.Syncs < 0 || s.Syncs > maxCount:
+		return errors.New("step, left_out or syncs: out of range")
+	case len(s.WallSeconds) > maxTimes || len(s.ProcessorSeconds) > maxTimes:
+		return fmt.Errorf("wall_seconds or processor_seconds: more than %d", maxTimes)
+	}
+	for _, v := range append(append([]float64{s.CopiedBytes / maxWork * maxSeconds}, s.WallSeconds...), s.ProcessorSeconds...) {
+		if !(v >= 0 && v <= maxSeconds) {
+			return errors.New("copied_bytes, wall_seconds or processor_seconds: out of range")
+		}
+	}
+	return nil
+}
+
+func (s *Stream) add(text []byte) error {
+	var o Operator
+	if err := json.Unmarshal(text, &o); err != nil {
+		return err
+	}
+	if o.Name == "" {
+		return nil // a newer probe may say more
+	}
+	if len(s.Operators) == maxKinds {
+		return fmt.Errorf("more than %d kinds of operators", maxKinds)
+	}
+	if len(o.Name) > maxNameBytes || len(o.Kind) > maxNameBytes || len(o.Type) > maxNameBytes {
+		return fmt.Errorf("op, kind or dtype: more than %d bytes", maxNameBytes)
+	}
+	for _, f := range []struct {
+		name        string
+		value, most float64
+	}{{"flops", o.FLOPs, maxWork}, {"bytes", o.Bytes, maxWork}, {"launches", o.Launches, maxCount}, {"blocks", o.Blocks, maxWork}, {"count", o.Count, maxCount}} {
+		if !(f.value >= 0 && f.value <= f.most) {
+			return fmt.Errorf("%s: %g is out of range", f.name, f.value)
+		}
+	}
+	s.Operators = append(s.Operators, o)
+	return nil
+}
