@@ -74,6 +74,11 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 
 FUZZ_SECONDS ?= 60
 
+.PHONY: eval-small
+eval-small: setup build ## Every estimator on fifteen runs that others measured on real GPUs: how wrong each is
+	@rm -f $(BUILD)/eval-small.csv
+	@tools/own-root tools/accuracy/evaluate small -o $(BUILD)/eval-small.csv
+
 .PHONY: clean
 clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
 	rm -rf "$(BUILD)"

@@ -124,7 +124,6 @@ func TestLife(t *testing.T) {
 			code string
 			args []string
 		}{
-			{"array_job", []string{"--gres=gpu:1", "--array=0-1"}},
 			{"several_gpus", []string{"--gres=gpu:1", "--nodes=2"}},
 			{"opt_out", []string{"--gres=gpu:1", "--comment=gresize:off"}},
 			{"has_dependency", []string{"--gres=gpu:1", "--dependency=singleton"}},

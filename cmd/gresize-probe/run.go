@@ -174,8 +174,15 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	for _, a := range job.Argv {
 		args = append(args, string(a))
 	}
+	recording := trace.Recording{Mode: trace.Mode(job.Recording.Mode)}
+	if !recording.RunMode().Valid() {
+		return failed(fmt.Errorf("recording.mode: %.40q is not known to this gresize-probe", job.Recording.Mode))
+	}
+	for _, part := range job.Recording.Parts {
+		recording.Parts = append(recording.Parts, trace.Part(part))
+	}
 	result, err := probe.Run(ctx, probe.Options{
-		Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
+		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
 		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: probe.BuildVersion(),
 		Engine: p.engine, LibDir: p.libDir,
 	})
@@ -199,6 +206,11 @@ func jobEnvironment(env []string, job *probejob.Job) []string {
 		"SLURM_NTASKS_PER_NODE": tasks, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
 		"SLURM_SUBMIT_DIR": job.WorkDir, "SLURM_GPUS_ON_NODE": strconv.Itoa(len(devices)), "SLURM_JOB_GPUS": list,
 		"GPU_DEVICE_ORDINAL": list,
+	}
+	if a := job.Array; a != nil {
+		for name, value := range map[string]uint32{"JOB_ID": a.JobID, "TASK_ID": a.Task, "TASK_COUNT": a.Count, "TASK_MIN": a.Min, "TASK_MAX": a.Max, "TASK_STEP": a.Step} {
+			set["SLURM_ARRAY_"+name] = strconv.FormatUint(uint64(value), 10)
+		}
 	}
 	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")

@@ -98,7 +98,8 @@ func (d *daemon) run(t *testing.T) (code int, stderr string) {
 
 func job(dir string) probejob.Job {
 	return probejob.Job{Schema: probejob.Schema, Script: []byte("#!/bin/sh\necho \"$@\"; pwd; env; exit 4\n"), Argv: [][]byte{[]byte("a b"), []byte("c")},
-		WorkDir: dir, GPU: "t4", Steps: 4, BudgetSeconds: 60, Devices: 2}
+		WorkDir: dir, GPU: "t4", Steps: 4, BudgetSeconds: 60, Devices: 2, Array: &probejob.ArrayTask{JobID: 70, Task: 7, Count: 16, Max: 15, Step: 1},
+		Recording: probejob.Recording{Mode: "profile", Parts: []string{"published"}}}
 }
 
 func TestProbeJob(t *testing.T) {
@@ -112,10 +113,11 @@ func TestProbeJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := b.Manifest
-	if m.Outcome != trace.Stopped || m.ExitStatus != 4 || m.Steps != 4 || m.GPU.ID != "t4" || m.GPU.Devices != 2 || !m.Sandboxed {
+	if m.Outcome != trace.Stopped || m.ExitStatus != 4 || m.Steps != 4 || m.GPU.ID != "t4" || m.GPU.Devices != 2 || !m.Sandboxed || m.Mode != trace.ModeProfile {
 		t.Errorf("%+v", m)
 	}
-	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n"} {
+	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n",
+		"SLURM_ARRAY_TASK_ID=7\n", "SLURM_ARRAY_JOB_ID=70\n", "SLURM_ARRAY_TASK_COUNT=16\n", "SLURM_ARRAY_TASK_MIN=0\n", "SLURM_ARRAY_TASK_MAX=15\n"} {
 		if !strings.Contains(m.OutputTail, want) {
 			t.Errorf("no %q in\n%s", want, m.OutputTail)
 		}
@@ -140,6 +142,7 @@ func TestProbeJobFailures(t *testing.T) {
 		stderr  string
 	}{
 		"unknown GPU":       {func(j *probejob.Job) { j.GPU = "abacus" }, 0, exitOK, "unknown GPU", ""},
+		"unknown mode":      {func(j *probejob.Job) { j.Recording.Mode = "abacus" }, 0, exitOK, "recording.mode", ""},
 		"other schema":      {func(j *probejob.Job) { j.Schema = "x/2" }, 0, exitError, "", "schema"},
 		"no script":         {func(j *probejob.Job) { j.Script = nil }, 0, exitError, "", "script"},
 		"no such directory": {func(j *probejob.Job) { j.WorkDir = "/no/such" }, 0, exitOK, "", ""},
@@ -193,7 +196,7 @@ func TestByHand(t *testing.T) {
 	if b, err := trace.ReadFile(out); err != nil || b.Manifest.Outcome != trace.Stopped || !strings.Contains(stdout.String(), "stopped after 4 steps") {
 		t.Errorf("%v %s", err, stdout.String())
 	}
-	for _, args := range [][]string{{"run"}, {"run", "--out", out}, {"run", "--", "true"}, {"run", "--steps", "x"}, {"run", "--out", out, "--gpu", "abacus", "--", "true"}} {
+	for _, args := range [][]string{{"run"}, {"run", "--out", out}, {"run", "--", "true"}, {"run", "--steps", "x"}, {"run", "--out", out, "--mode", "abacus", "--", "true"}, {"run", "--out", out, "--gpu", "abacus", "--", "true"}} {
 		if code := p.execute(t.Context(), args, &stderr); code != exitUsage {
 			t.Errorf("%q: exit %d, want %d", args, code, exitUsage)
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/xmem"
 	"github.com/spf13/cobra"
 )
 
@@ -101,7 +100,7 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
 	f.StringVar(&flags.estimator, "estimator", bundled.Default, "the `estimator` that answers, see gresize estimator list")
-	f.BoolVar(&flags.faithful, "faithful", false, "with --estimator xmem: as its published program computes, faults included")
+	f.BoolVar(&flags.faithful, "faithful", false, "with --estimator xmem, horus or another that was published: as its program computes, faults included")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
 	f.BoolVar(&flags.json, "json", false, "print the answer as JSON")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
@@ -118,10 +117,11 @@ func (flags *estimateFlags) check(verb string) error {
 		return usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))
 	}
 	if flags.faithful {
-		if flags.estimator != xmem.Name {
-			return usageError(fmt.Errorf("%s: --faithful goes with --estimator %s", verb, xmem.Name))
+		published := flags.estimator + bundled.Published
+		if _, err := bundled.Find(published); err != nil {
+			return usageError(fmt.Errorf("%s: --faithful: %s has no published form of its own, see gresize estimator list", verb, flags.estimator))
 		}
-		flags.estimator = xmem.PublishedName
+		flags.estimator = published
 	}
 	return nil
 }

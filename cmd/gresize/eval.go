@@ -126,6 +126,9 @@ func (f *evalFlags) chosen(rows []eval.Row) []eval.Row {
 	var kept []eval.Row
 	n, others := 0, 0
 	for _, row := range rows {
+		if row.Truth == eval.Crash && !f.printOnly {
+			continue
+		}
 		if slices.ContainsFunc(f.only, func(text string) bool { return !strings.Contains(row.String()+" "+row.Group, text) }) {
 			continue
 		}

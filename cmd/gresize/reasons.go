@@ -48,12 +48,18 @@ var reasonWords = map[string]reasonWord{
 	"not_covered":          {text: "the estimator's method does not cover this"},
 	"profile_missing":      {text: "the run left no trace of the profiler"},
 	"profile_unusable":     {text: "the profiler's trace cannot be used", ours: true},
+	"rule_of_thumb":        {text: "the estimator is a formula that knows little of the run"},
+	"earlier_runs":         {text: "the answer is what earlier runs really used"},
+	"few_actuals":          {text: "of too few earlier runs it is known what they used"},
+	"actuals_disagree":     {text: "what earlier runs used contradicts itself or the run of now"},
+	"fake_tensors":         {text: "the run was made with tensors that have no content: no allocator, no workspaces"},
 	"kernels_of_cpu":       {text: "the run was on a CPU"},
 	"no_estimator":         {text: "no estimator was asked"},
 	"no_gpu_used":          {text: "the command put nothing on a GPU"},
 	"several_gpus":         {text: "several processes used a GPU at once"},
 	"estimator_fell_back":  {text: "another estimator was asked first and had no answer"},
 	"recorded_otherwise":   {text: "the run was made for another estimator"},
+	"array_tasks":          {text: "an array is judged by some of its tasks"},
 	"ranks_not_run":        {text: "only some ranks of the job were run"},
 }
 

@@ -5,9 +5,39 @@ import (
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/pluginhost"
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/contract"
+	"github.com/gresize/gresize/estimator/trace"
 )
+
+// recordingFor is how probes run a job so that the first estimator that is bundled can answer, and others whose mode is the same. Those of another
+// mode would always answer that the run was recorded otherwise: the log says so once.
+func recordingFor(c *config.Config, logger *slog.Logger) probejob.Recording {
+	var all trace.Recording
+	first := ""
+	for _, e := range c.Estimators {
+		method, err := bundled.Find(e.Name)
+		if len(e.Command) > 0 || err != nil {
+			continue // a plugin reads what there is
+		}
+		if first == "" {
+			first, all = e.Name, method.Recording
+		} else if both, ok := all.With(method.Recording); ok {
+			all = both
+		} else {
+			logger.Warn("an estimator needs another kind of run than the first one and will have no answer", "estimator", e.Name, "first", first)
+		}
+	}
+	r := probejob.Recording{}
+	if mode := all.RunMode(); mode != trace.ModeVGPU {
+		r.Mode = string(mode)
+	}
+	for _, p := range all.Parts {
+		r.Parts = append(r.Parts, string(p))
+	}
+	return r
+}
 
 // newEstimators makes the host of the estimators that the configuration names.
 func newEstimators(c *config.Config, logger *slog.Logger) *pluginhost.Host {

@@ -139,6 +139,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		Estimator: estimators, Logger: logger, Failpoint: failpoint(),
 	})
 	probes := probeapi.New(manager, checkBundle, logger)
+	probes.Recording = recordingFor(c, logger)
 	submits := server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager, Logger: logger})
 	listener, err := systemd.Listener(socketName)
 	if err == nil && listener == nil {

@@ -106,6 +106,8 @@ type Jobs struct {
 	ExceptQOS        []string `toml:"except_qos"`
 	Users            []string `toml:"users"`
 	ExceptUsers      []string `toml:"except_users"`
+	// Arrays says whether job arrays are looked at, by their first, middle and last task.
+	Arrays bool `toml:"arrays"`
 }
 
 // Policy says when and by how much a request may change.
@@ -172,6 +174,7 @@ func Defaults() Config {
 			Listen: "127.0.0.1:8917", TimeLimit: Duration(5 * time.Minute), CPUs: 2, Memory: 4 << 30, Steps: 4, Budget: Duration(2 * time.Minute),
 			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize-launch/launch.sock", MaxRunning: 8, StartWithin: Duration(2 * time.Minute),
 		},
+		Jobs:   Jobs{Arrays: true},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
 		Host:   Host{MarginPercent: 50, MarginMin: 4 << 30, Floor: 4 << 30},
 	}

@@ -70,8 +70,8 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeOddName, "its name, comment or a path could be taken for something else in a list of jobs"
 	case r.UserID == 0:
 		return codeRoot, "it belongs to root, and no probe runs as root"
-	case r.ArrayInx != "":
-		return codeArray, "it is an array; one probe cannot speak for all its tasks"
+	case notAnArray(r.ArrayInx) != nil:
+		return codeArray, "its array was not understood: " + notAnArray(r.ArrayInx).Error()
 	case r.Priority != nil && *r.Priority == 0:
 		return codeUserHold, skipReasons[codeUserHold]
 	case r.Deadline != 0:
@@ -107,6 +107,15 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeNotUnderstood, "it asks for tasks by the GPU"
 	}
 	return "", ""
+}
+
+// notAnArray says what is wrong with a list of array tasks; a job that is no array has none.
+func notAnArray(list string) error {
+	if list == "" {
+		return nil
+	}
+	_, err := parseArray(list)
+	return err
 }
 
 // mostGPUs is how many GPUs of one node the virtual GPU stands for.
@@ -195,6 +204,9 @@ func fingerprint(r *wire.Request) string {
 	add("gresize.fingerprint/1")
 	add(r.Script)
 	add(r.WorkDir)
+	if r.ArrayInx != "" {
+		add("array " + r.ArrayInx)
+	}
 	asked := askedOf(r)
 	for _, f := range request.Fields {
 		add(asked.Get(f))

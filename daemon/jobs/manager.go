@@ -85,8 +85,10 @@ type Settings struct {
 	Watch time.Duration
 	// MaxWait is how long a changed job may wait for a card before it gets its request back; 0: as long as it takes.
 	MaxWait time.Duration
-	Probe   ProbeOptions
-	Rules   policy.Rules
+	// Arrays says whether job arrays are looked at.
+	Arrays bool
+	Probe  ProbeOptions
+	Rules  policy.Rules
 	// ProfileOf chooses the GPU profile on which a request is probed.
 	ProfileOf func(request.Request) string
 }
@@ -136,8 +138,10 @@ type life struct {
 	decision *decisionlog.Decision
 	probe    *probe
 	attempts int
-	// looks counts the estimates: a job that would get another card is tried on that card too.
-	looks int
+	// looks counts the cards on which the job was tried: one that would get another card is tried on that card too. reported counts the estimates.
+	looks, reported int
+	// seen are the estimates on the present card: of an array, one for each task that was tried.
+	seen []estimator.Estimate
 	// report is what arrived from the probe; it belongs to Manager.mu.
 	report *report
 	// checkedSpool says that a bundle of an earlier life of the daemon was looked for.
@@ -157,6 +161,8 @@ type probe struct {
 	keySHA256  [sha256.Size]byte
 	slurmJobID uint32
 	token      string
+	// nth is how many tasks of an array were tried before.
+	nth int
 	// missingSince is when the probe's job was first found to be gone without a report.
 	missingSince time.Time
 }
@@ -228,7 +234,8 @@ func (m *Manager) Close() {
 
 // adopt goes on with a job of the log.
 func (m *Manager) adopt(s decisionlog.Story) {
-	l := &life{job: s.Job, attempts: len(s.Probes), looks: len(s.Estimates), since: time.Now()}
+	l := &life{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
+	l.looks, l.seen = looksOf(s)
 	// An estimate of an earlier look is not the one that a probe is to bring.
 	if n := len(s.Estimates); n > 0 && !slices.Contains([]string{StateFound, StateProbing, StateReported}, s.Job.State) {
 		l.estimate = &s.Estimates[n-1]
@@ -241,7 +248,7 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	}
 	if n := len(s.Probes); n > 0 && s.Job.State == StateProbing {
 		last := s.Probes[n-1]
-		p := &probe{name: last.Name, slurmJobID: last.SlurmJobID, token: s.Job.Token}
+		p := &probe{name: last.Name, slurmJobID: last.SlurmJobID, token: s.Job.Token, nth: len(l.seen)}
 		if sum, err := hex.DecodeString(last.KeySHA256); err == nil && len(sum) == sha256.Size {
 			p.keySHA256 = [sha256.Size]byte(sum)
 			m.probes[p.name] = p
@@ -250,6 +257,22 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	}
 	m.open[s.Job.Token] = l
 	m.config.Logger.Info("job taken up", "token", s.Job.Token, "slurm_job_id", s.Job.SlurmJobID, "state", s.Job.State)
+}
+
+// looksOf reads from a story on how many cards its job was tried, and the estimates on the last one. Estimates of one card stand together; the last of an
+// array's, which sums them up, ends its look.
+func looksOf(s decisionlog.Story) (looks int, seen []estimator.Estimate) {
+	for i, e := range s.Estimates {
+		if i == 0 || e.GPU != s.Estimates[i-1].GPU {
+			looks, seen = looks+1, nil
+		}
+		seen = append(seen, e)
+	}
+	if looks > 0 && seen[0].GPU != s.Job.Profile {
+		// The next card was chosen and not looked at yet.
+		return looks, nil
+	}
+	return looks, seen
 }
 
 // Answer decides what the plugin is to do with a submission. It answers from memory; the row is written right after.
@@ -261,6 +284,9 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	now := time.Now()
 	s := submission{job: describe(r, settings, now), first: decisionlog.Event{At: now}}
 	code, reason := ineligible(r)
+	if code == "" && r.ArrayInx != "" && !settings.Arrays {
+		code, reason = codeArray, "it is an array, and the site does not want arrays to be looked at"
+	}
 	if code == "" {
 		if outside := settings.Rules.Scope.Outside(whose(s.job), false); outside != "" {
 			code, reason = policy.CodeOutsideScope, outside
@@ -276,13 +302,21 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		m.enqueue(s)
 		return pass
 	}
-	s.payload = &spool.Job{Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
+	var array *spool.Array
+	if r.ArrayInx != "" {
+		// ineligible has read it before.
+		array, _ = parseArray(r.ArrayInx)
+	}
+	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
 	reply := &wire.Reply{Verdict: wire.VerdictHold, Token: s.job.Token}
 	s.first.State, s.first.Detail = StateStamped, "shadow mode: the job is only stamped"
 	if settings.Mode == Enforce {
 		reply.HoldSeconds = uint32(settings.Hold / time.Second)
 		s.job.HoldUntil = now.Add(settings.Hold)
 		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", settings.Hold)
+	}
+	if array != nil {
+		s.first.Detail += fmt.Sprintf("; an array of %d tasks, of which %s are tried", array.Count, tried(array))
 	}
 	s.job.State = s.first.State
 	if !m.enqueue(s) {

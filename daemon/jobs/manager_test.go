@@ -405,7 +405,7 @@ func TestIneligible(t *testing.T) {
 		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.TresPerTask, r.NumTasks = "", "gres:gpu:1", &two }},
 		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.TresPerSocket = "", "gres:gpu:1" }},
 		{codeNotUnderstood, func(r *wire.Request) { r.TresPerNode = "gres:gpu:a:b:c" }}, {codeNotUnderstood, func(r *wire.Request) { r.NtasksPerTres = &one }},
-		{codeArray, func(r *wire.Request) { r.ArrayInx = "0-3" }}, {codeRoot, func(r *wire.Request) { r.UserID = 0 }}, {codeCut, func(r *wire.Request) { r.ScriptTotal = 99 }},
+		{"", func(r *wire.Request) { r.ArrayInx = "0-3" }}, {codeArray, func(r *wire.Request) { r.ArrayInx = "0-3x" }}, {codeRoot, func(r *wire.Request) { r.UserID = 0 }}, {codeCut, func(r *wire.Request) { r.ScriptTotal = 99 }},
 		{codeUserHold, func(r *wire.Request) { r.Priority = &zero }}, {codeDeadline, func(r *wire.Request) { r.Deadline = 5 }}, {codeDependency, func(r *wire.Request) { r.Dependency = "singleton" }},
 		{codePrefer, func(r *wire.Request) { r.Prefer = "ib" }}, {codeReservation, func(r *wire.Request) { r.Reservation = "x" }}, {codeNodesNamed, func(r *wire.Request) { r.ReqNodes = "n" }}, {codeExclusive, func(r *wire.Request) { r.Flags = wire.FlagExclusive }},
 		{codeOddName, func(r *wire.Request) { r.Name = "a\nJobId=5" }}, {codeOddName, func(r *wire.Request) { r.Comment = "a\nb" }},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -28,6 +29,8 @@ type ProbeJob struct {
 	Devices   int
 	// Tasks is the number of tasks that an srun in the script starts.
 	Tasks int
+	// Array is set for a task of a job array.
+	Array *probejob.ArrayTask
 }
 
 // report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
@@ -68,7 +71,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
 	key := randomWord(32)
-	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token}
+	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token, nth: len(l.seen)}
 	m.mu.Lock()
 	if len(m.probes) >= m.now().Probe.MaxRunning {
 		m.mu.Unlock()
@@ -76,7 +79,11 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	}
 	m.probes[p.name] = p
 	m.mu.Unlock()
-	if m.advance(ctx, l, decisionlog.Transition{To: StateProbing, Detail: "probe " + p.name + " is asked for, as the job's owner",
+	detail := "probe " + p.name + " is asked for, as the job's owner"
+	if a := payload.Array; a != nil && p.nth < len(a.Tried) {
+		detail += fmt.Sprintf(", for task %d of the array", a.Tried[p.nth])
+	}
+	if m.advance(ctx, l, decisionlog.Transition{To: StateProbing, Detail: detail,
 		NewProbe: &decisionlog.Probe{Name: p.name, KeySHA256: hex.EncodeToString(p.keySHA256[:])}}) != nil {
 		m.forget(p)
 		return false
@@ -196,7 +203,7 @@ func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) boo
 	}
 	m.forget(l.probe)
 	l.probe = nil
-	if l.attempts-l.looks >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
+	if l.attempts-l.reported >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
 		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe never appeared in the queue")
 	}
 	return m.launchProbe(ctx, l)
@@ -251,7 +258,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 
 // ProbeJob tells a probe what to run.
 func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
-	l, err := m.authorize(name, key)
+	l, nth, err := m.authorize(name, key)
 	if err != nil {
 		return ProbeJob{}, err
 	}
@@ -264,12 +271,19 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	if len(arguments) > 0 {
 		arguments = arguments[1:]
 	}
-	return ProbeJob{Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
+	var task *probejob.ArrayTask
+	if a := payload.Array; a != nil {
+		if nth >= len(a.Tried) {
+			return ProbeJob{}, fmt.Errorf("task %d of %d of an array: %w", nth+1, len(a.Tried), ErrUnknownProbe)
+		}
+		task = &probejob.ArrayTask{JobID: l.job.SlurmJobID, Task: a.Tried[nth], Count: a.Count, Min: a.Min, Max: a.Max, Step: a.Step}
+	}
+	return ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
 }
 
 // ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.
 func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
-	l, err := m.authorize(name, key)
+	l, _, err := m.authorize(name, key)
 	if err != nil {
 		return err
 	}
@@ -304,10 +318,15 @@ func (m *Manager) setReport(name, key string, r *report) error {
 	return nil
 }
 
-func (m *Manager) authorize(name, key string) (*life, error) {
+// authorize returns the job of a probe, and how many of its tasks were tried before.
+func (m *Manager) authorize(name, key string) (*life, int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.authorizeLocked(name, key)
+	l, err := m.authorizeLocked(name, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	return l, m.probes[name].nth, nil
 }
 
 func (m *Manager) authorizeLocked(name, key string) (*life, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
@@ -175,7 +176,9 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 			mine = append(mine, j)
 		}
 	}
-	if len(mine) > 1 || len(mine) == 1 && mine[0].Ambiguous {
+	if whole, split := wholeArray(mine); split {
+		mine = []client.Job{whole}
+	} else if len(mine) > 1 || len(mine) == 1 && mine[0].Ambiguous {
 		mine = m.confirm(ctx, l, mine)
 	}
 	switch {
@@ -217,6 +220,19 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 	return m.move(ctx, l, found)
 }
 
+// wholeArray is the record that stands for an array of which tasks have a record of their own already: its updates reach all tasks that have not begun.
+func wholeArray(records []client.Job) (whole client.Job, split bool) {
+	for _, j := range records {
+		if j.ArrayID == 0 || j.ArrayID != records[0].ArrayID || j.Ambiguous {
+			return client.Job{}, false
+		}
+		if j.ID == j.ArrayID {
+			whole = j
+		}
+	}
+	return whole, len(records) > 1 && whole.ID != 0
+}
+
 // confirm asks again for each of the records that seem to carry a token, and keeps those that do.
 func (m *Manager) confirm(ctx context.Context, l *life, records []client.Job) []client.Job {
 	const most = 16
@@ -249,7 +265,11 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 	if !m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, Detail: describeEstimate(l.estimate)}) {
 		return false
 	}
-	l.looks++
+	l.reported++
+	if len(l.seen) == 0 {
+		l.looks++
+	}
+	l.seen = append(l.seen, *l.estimate)
 	return true
 }
 
@@ -274,39 +294,67 @@ func describeEstimate(e *estimator.Estimate) string {
 		float64(rank.ComfortableBytes)/(1<<30), float64(rank.ComfortableHighBytes)/(1<<30), e.Confidence, e.Steps)
 }
 
-// decide asks the policy.
+// decide asks the policy, for an array when enough of its tasks were tried.
 func (m *Manager) decide(ctx context.Context, l *life) bool {
+	payload, err := m.config.Spool.Job(l.job.Token)
+	if err != nil {
+		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+	}
+	var forAll *estimator.Estimate
+	if a := payload.Array; a != nil && len(l.seen) > 0 && len(l.seen) <= len(a.Tried) {
+		if last := l.seen[len(l.seen)-1]; len(l.seen) < len(a.Tried) && last.Confidence != estimator.Unknown {
+			return m.nextTask(ctx, l, a)
+		}
+		all := largestOf(l.seen, a)
+		forAll, l.estimate = &all, &all
+	}
 	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version}
 	if l.looks > 1 {
 		in.LeastFitsBytes = m.now().Rules.FitsOf(l.job.Profile)
 	}
 	d := m.now().Rules.Decide(in)
 	if d.Verdict == policy.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
-		return m.lookAgain(ctx, l, d)
+		return m.lookAgain(ctx, l, d, forAll)
 	}
 	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, NeedBytes: d.NeedBytes,
 		Target: d.Target, Change: d.Change}
-	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision})
+	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision, Estimate: forAll})
 }
 
 // lookAgain sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
 // was found on one card is no proof for another.
-func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision) bool {
+func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision, forAll *estimator.Estimate) bool {
 	if l.looks >= MaxLooks {
 		return m.letGo(ctx, l, CodeLooksSpent, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
 	}
+	if !m.probeAgain(ctx, l, decisionlog.Transition{Code: codeLookAgain, Profile: d.Profile, Estimate: forAll,
+		Detail: fmt.Sprintf("%s; it is tried on that card (%s) too", d.Reason, d.Profile)}) {
+		return false
+	}
+	l.job.Profile, l.seen = d.Profile, nil
+	return true
+}
+
+// nextTask sends the next task of an array to a probe.
+func (m *Manager) nextTask(ctx context.Context, l *life, a *spool.Array) bool {
+	return m.probeAgain(ctx, l, decisionlog.Transition{Code: codeArrayTask,
+		Detail: fmt.Sprintf("task %d of the array was tried, task %d is next", a.Tried[len(l.seen)-1], a.Tried[len(l.seen)])})
+}
+
+// probeAgain takes a job back to where it waits for a probe.
+func (m *Manager) probeAgain(ctx context.Context, l *life, t decisionlog.Transition) bool {
 	// The bundle is removed first: a daemon that dies here must not take it for the answer of the next probe.
 	if err := m.config.Spool.RemoveBundle(l.job.Token); err != nil {
 		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: "+err.Error())
 	}
-	if !m.move(ctx, l, decisionlog.Transition{To: StateFound, Code: codeLookAgain, Profile: d.Profile,
-		Detail: fmt.Sprintf("%s; it is tried on that card (%s) too", d.Reason, d.Profile)}) {
+	t.To = StateFound
+	if !m.move(ctx, l, t) {
 		return false
 	}
 	m.mu.Lock()
 	l.report = nil
 	m.mu.Unlock()
-	l.job.Profile, l.estimate, l.checkedSpool = d.Profile, nil, true
+	l.estimate, l.checkedSpool = nil, true
 	return true
 }
 
@@ -374,6 +422,11 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	if !there {
 		m.gone(ctx, l)
 		return false
+	}
+	for _, task := range view.byToken[l.job.Token] {
+		if j.ArrayID == j.ID && task.ArrayID == j.ArrayID && task.UserID == l.job.UID && !task.Pending() && task.NodeList != "" && request.Equivalent(task.Request, l.decision.Change.Result) {
+			j = task
+		}
 	}
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:

@@ -54,6 +54,9 @@ type Check func(io.ReaderAt, int64) error
 
 // Server is the HTTP side.
 type Server struct {
+	// Recording is what each probe is told to record; it is set before Serve.
+	Recording probejob.Recording
+
 	source  Source
 	check   Check
 	logger  *slog.Logger
@@ -115,7 +118,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks}
+	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks, Array: job.Array, Recording: s.Recording}
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 )
 
 // Schema names the JSON form of Job.
@@ -16,6 +17,7 @@ const (
 	maxDevices       = 64
 	maxTasks         = 1024
 	maxBudgetSeconds = 24 * 3600
+	maxParts         = 16
 )
 
 // Job is what a probe is told. []byte is base64 in JSON.
@@ -32,6 +34,41 @@ type Job struct {
 	Devices       int    `json:"devices"`
 	// Tasks is the number of tasks on the node; 0 means 1.
 	Tasks int `json:"tasks,omitempty"`
+	// Array is set for a task of a job array.
+	Array *ArrayTask `json:"array,omitempty"`
+	// Recording is how the script is run and what is recorded of it.
+	Recording Recording `json:"recording,omitzero"`
+}
+
+// ArrayTask is what a task of a job array sees of it.
+type ArrayTask struct {
+	JobID uint32 `json:"job_id"`
+	Task  uint32 `json:"task"`
+	Count uint32 `json:"count"`
+	Min   uint32 `json:"min"`
+	Max   uint32 `json:"max"`
+	Step  uint32 `json:"step"`
+}
+
+// Recording is what the site's estimators need of a run: its mode and its optional parts, in the words of the trace bundle. The zero value is a run on
+// the virtual GPU.
+type Recording struct {
+	Mode  string   `json:"mode,omitempty"`
+	Parts []string `json:"parts,omitempty"`
+}
+
+var recordingWord = regexp.MustCompile(`^[a-z][a-z_]{0,31}$`)
+
+func (r *Recording) validate() error {
+	if len(r.Parts) > maxParts {
+		return fmt.Errorf("recording.parts: %d, at most %d", len(r.Parts), maxParts)
+	}
+	for _, word := range append([]string{r.Mode}, r.Parts...) {
+		if word != "" && !recordingWord.MatchString(word) {
+			return fmt.Errorf("recording: %.40q is no word", word)
+		}
+	}
+	return nil
 }
 
 // Validate returns the first fault with the field's name.
@@ -50,5 +87,5 @@ func (j *Job) Validate() error {
 	case j.Devices < 0 || j.Devices > maxDevices:
 		return fmt.Errorf("devices: %d", j.Devices)
 	}
-	return nil
+	return j.Recording.validate()
 }

@@ -35,6 +35,17 @@ type Job struct {
 	Environment [][]byte `json:"environment"`
 	// Tasks is the number of tasks that the job asks for; 0 means 1.
 	Tasks int `json:"tasks,omitempty"`
+	// Array is set for a job array.
+	Array *Array `json:"array,omitempty"`
+}
+
+// Array is what a task of a job array sees of the array, and which of its tasks are tried.
+type Array struct {
+	Count uint32   `json:"count"`
+	Min   uint32   `json:"min"`
+	Max   uint32   `json:"max"`
+	Step  uint32   `json:"step"`
+	Tried []uint32 `json:"tried"`
 }
 
 // Spool is a folder that only its owner can read.

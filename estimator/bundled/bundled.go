@@ -32,6 +32,9 @@ type Method struct {
 // Default is the name of the estimator that is asked where none is named.
 const Default = vgpu.Name
 
+// Published ends the name of an estimator that keeps to the published program, faults included, where that is not what its paper means.
+const Published = "-published"
+
 // How a command is run for the estimators of a profile.
 var (
 	profile     = trace.Recording{Mode: trace.ModeProfile}
@@ -45,6 +48,9 @@ var all = []Method{
 	{Name: xmem.PublishedName, Version: "1", Summary: "xMem as its published program computes, faults included (estimate --estimator xmem --faithful)",
 		Recording: asPublished, Estimate: xmem.Published},
 	{Name: veritasest.Name, Version: "1", Summary: "VeritasEst, xMem's predecessor, for convolutional networks", Recording: profile, Estimate: veritasest.Estimate},
+	{Name: horusName, Version: "1", Summary: "the formula of Horus as it was meant: outputs of layers, parameters, gradients", Recording: layers, Estimate: horusMeant},
+	{Name: horusPublishedName, Version: "1", Summary: "the formula of Horus as it was printed: gradients for each sample, and 800 MiB", Recording: layers, Estimate: horusPublished},
+	{Name: historyName, Version: "1", Summary: "what earlier runs really used, from the file that " + historyVariable + " names", Estimate: fromHistory},
 }
 
 // All returns the estimators, the default one first.

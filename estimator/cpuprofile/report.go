@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -15,8 +14,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -194,7 +191,7 @@ func ReadProcesses(dir string) ([]Process, error) {
 		if len(processes) == maxReports {
 			return nil, fmt.Errorf("profile: reports: more than %d files", maxReports)
 		}
-		data, err := readRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
+		data, err := trace.ReadRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
 		if err != nil {
 			return nil, fmt.Errorf("profile: reports: %s: %w", entry.Name(), err)
 		}
@@ -204,7 +201,7 @@ func ReadProcesses(dir string) ([]Process, error) {
 		}
 		p := Process{Report: r, Raw: data}
 		if pid, _ := strconv.Atoi(match[1]); r.Trace != traceNotWritten {
-			p.Trace, err = readRegular(filepath.Join(dir, fmt.Sprintf("profile-%d.json.gz", pid)), trace.MaxProfileBytes)
+			p.Trace, err = trace.ReadRegular(filepath.Join(dir, fmt.Sprintf("profile-%d.json.gz", pid)), trace.MaxProfileBytes)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("profile: reports: the trace of process %d: %w", pid, err)
 			}
@@ -215,22 +212,4 @@ func ReadProcesses(dir string) ([]Process, error) {
 		return cmp.Or(cmp.Compare(b.Report.Steps, a.Report.Steps), cmp.Compare(a.Report.PID, b.Report.PID))
 	})
 	return processes, nil
-}
-
-// readRegular reads a file that is no link, no pipe and not too large.
-func readRegular(path string, limit int64) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, fmt.Errorf("%d bytes, at most %d of a regular file are read", info.Size(), limit)
-	}
-	return io.ReadAll(io.LimitReader(f, limit))
 }

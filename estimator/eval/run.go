@@ -50,7 +50,7 @@ func (c *Comparison) jobs() []job {
 	rows := slices.Clone(c.Rows)
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(b2i(b.Fit), b2i(a.Fit)) }) // no other row can be judged before these
 	for _, row := range rows {
-		if seen[row.Workload] {
+		if row.Truth == Crash || seen[row.Workload] { // nothing can be said of a crash
 			continue
 		}
 		seen[row.Workload] = true

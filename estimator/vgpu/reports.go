@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -15,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
@@ -261,7 +257,7 @@ func readProcesses(dir string) ([]process, error) {
 			p = &process{pid: pid}
 			byPID[pid] = p
 		}
-		data, err := readRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
+		data, err := trace.ReadRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
 		if err != nil {
 			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
 		}
@@ -277,11 +273,11 @@ func readProcesses(dir string) ([]process, error) {
 	processes := make([]process, 0, len(byPID))
 	for _, p := range byPID {
 		// Events help other estimators; without them, or with too many, this answer is the same.
-		if events, err := readRegular(filepath.Join(dir, fmt.Sprintf("events-%d.jsonl", p.pid)), maxEventsBytes); err == nil {
+		if events, err := trace.ReadRegular(filepath.Join(dir, fmt.Sprintf("events-%d.jsonl", p.pid)), maxEventsBytes); err == nil {
 			p.events = events
 		}
 		for _, part := range trace.Parts() {
-			if data, err := readRegular(filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", part, p.pid)), part.MaxBytes()); err == nil && len(data) > 0 {
+			if data, err := trace.ReadRegular(filepath.Join(dir, fmt.Sprintf("%s-%d.jsonl", part, p.pid)), part.MaxBytes()); err == nil && len(data) > 0 {
 				if p.parts == nil {
 					p.parts = map[trace.Part][]byte{}
 				}
@@ -292,28 +288,6 @@ func readProcesses(dir string) ([]process, error) {
 	}
 	slices.SortFunc(processes, func(a, b process) int { return a.pid - b.pid })
 	return processes, nil
-}
-
-// readRegular reads a file that is no link, no pipe and not too large.
-func readRegular(path string, limit int64) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("more than %d bytes", limit)
-	}
-	return data, err
 }
 
 // ParseNative reads and checks the report of the stub libraries.

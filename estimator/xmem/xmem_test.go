@@ -134,3 +134,34 @@ func TestDoesNotFit(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// FuzzEstimate gives any text for a trace: the answer is one that may be shown, or unknown with its reason.
+func FuzzEstimate(f *testing.F) {
+	f.Add(profiletest.Training(2, true).Text(), whole)
+	f.Add(profiletest.Training(2, false).Text(), asPublished)
+	p, err := gpu.Load("rtx3060")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text, recording string) {
+		if recording != asPublished {
+			recording = whole
+		}
+		b := profiletest.Bundle(profiletest.Report(2, recording, nil), text)
+		method := Estimate
+		if recording == asPublished {
+			method = Published
+		}
+		e, err := method(b, p)
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		e.Schema = estimator.SchemaEstimate
+		if err := e.Validate(); err != nil {
+			t.Error(err)
+		}
+		if e.Confidence == estimator.Unknown && (len(e.Reasons) == 0 || len(e.Ranks) != 0) {
+			t.Errorf("%+v", e)
+		}
+	})
+}

@@ -89,10 +89,12 @@ func (c *Client) EachJob(ctx context.Context, each func(Job)) error {
 // cannot get into the answer.
 func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 	var found []Job
-	lines := 0
+	lines, tasks := 0, 0
 	err := c.show(ctx, []string{"-a", "-o", "show", "job", strconv.FormatUint(uint64(id), 10)}, func(j Job) {
 		if j.ID == id {
 			found = append(found, j)
+		} else if j.ArrayID == id {
+			tasks++
 		}
 	}, &lines)
 	var failed *CommandError
@@ -107,7 +109,7 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 		return Job{}, err
 	case len(found) == 0:
 		return Job{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
-	case lines > 1:
+	case len(found) > 1 || lines > 1+tasks:
 		// Names may hold line breaks, and with them whole lines that only look like a record.
 		found[0].Ambiguous = true
 	}

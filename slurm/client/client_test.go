@@ -158,7 +158,10 @@ func TestFailures(t *testing.T) {
 
 func TestJobSeesThroughLineBreaks(t *testing.T) {
 	forged := strings.Replace(record, "JobId=7", "JobId=7 JobName=a\nJobId=7", 1)
-	for text, ambiguous := range map[string]bool{record: false, forged: true} {
+	task := strings.Replace(record, "JobId=7", "JobId=8 ArrayJobId=7 ArrayTaskId=3", 1)
+	whole := strings.Replace(record, "JobId=7", "JobId=7 ArrayJobId=7 ArrayTaskId=4-9", 1)
+	stranger := strings.Replace(record, "JobId=7", "JobId=9 ArrayJobId=5 ArrayTaskId=3", 1)
+	for text, ambiguous := range map[string]bool{record: false, forged: true, whole + "\n" + task: false, task + "\n" + whole: false, whole + "\n" + stranger: true, whole + "\n" + whole: true} {
 		path := filepath.Join(t.TempDir(), "out")
 		if err := os.WriteFile(path, []byte(text+"\n\n"), 0o644); err != nil {
 			t.Fatal(err)

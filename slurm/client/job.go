@@ -12,7 +12,9 @@ import (
 
 // Job is what `scontrol show job -o` says of one job.
 type Job struct {
-	ID        uint32
+	ID uint32
+	// ArrayID is the id of the job array of which this is a task, or the whole; 0: of none. Tasks that have not begun share the record with that id.
+	ArrayID   uint32
 	Name      string
 	UserID    uint32
 	State     string
@@ -64,7 +66,7 @@ func (j Job) Token() string {
 
 // knownKeys are the keys that are read, and those that end a value with blanks in it.
 var knownKeys = map[string]bool{
-	"JobId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
+	"JobId": true, "ArrayJobId": true, "ArrayTaskId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
 	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Features": true, "MinMemoryNode": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
 	"Comment": true, "StdErr": true, "StdIn": true, "StdOut": true, "Power": true, "Extra": true, "Container": true, "CpusPerTres": true, "MemPerTres": true,
 	"TresPerJob": true, "TresPerNode": true, "TresPerSocket": true, "TresPerTask": true, "MailUser": true, "MailType": true, "TresBind": true, "TresFreq": true,
@@ -121,6 +123,9 @@ func ParseJob(line []byte) (j Job, ok bool) {
 		return Job{}, false
 	}
 	j.ID, j.UserID = uint32(id), uid
+	if array, err := strconv.ParseUint(first("ArrayJobId"), 10, 32); err == nil {
+		j.ArrayID = uint32(array)
+	}
 	j.Name, j.AdminComment = values["JobName"], values["AdminComment"]
 	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = first("JobState"), first("Reason"), first("Partition"), first("NodeList"), first("ExitCode")
 	j.Account, j.QOS = first("Account"), first("QOS")

@@ -42,11 +42,11 @@ def make_venv(version, *extra):
     return os.path.join(made.stdout.strip(), "bin", "python")
 
 
-def estimate(name, gpu, command):
+def estimate(name, gpu, command, options=()):
     """gresize's answer for a command as a dictionary of plain figures, or None with the reason on standard error."""
     gresize = os.environ.get("GRESIZE") or os.path.join(ROOT, "build", "bin", "gresize")
     ran = subprocess.run(
-        [gresize, "estimate", "--gpu", gpu, "--json", "--"] + command,
+        [gresize, "estimate", "--gpu", gpu, "--json"] + list(options) + ["--"] + command,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
         preexec_fn=lambda: os.nice(NICENESS),
     )

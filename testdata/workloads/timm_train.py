@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A TIMM model of GPUMemNet's measurements, trained as TIMM's own training script does by default.
 
-    train.py MODEL BATCH
+    timm_train.py MODEL BATCH
 
 Random weights, the model's default input, fp32, TIMM's prefetching loader (its own stream, images as bytes made floats on the GPU),
 SGD with Nesterov momentum, label smoothing. cuDNN's benchmark mode is on, as it is there; --no-benchmark turns it off. Prints

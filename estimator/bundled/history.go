@@ -1,0 +1,82 @@
+package bundled
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/history"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+const historyName = "history"
+
+// historyVariable names a file of earlier runs. It is the variable of whoever asks, never of the job that is asked about.
+const historyVariable = "GRESIZE_HISTORY"
+
+// fromHistory answers from the file of earlier runs, held against the trace of this one.
+func fromHistory(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
+	rows, err := historyRows()
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	traced, err := virtual(b, card)
+	if err != nil {
+		return estimator.Estimate{}, err
+	}
+	job := history.Job{Arguments: b.Manifest.Command}
+	if largest, ok := traced.Largest(); ok && traced.Confidence != estimator.Unknown {
+		job.TraceBytes = largest.ComfortableHighBytes
+	}
+	return historyAnswer(rows, job, &traced, b, card), nil
+}
+
+func historyRows() ([]history.Row, error) {
+	path := os.Getenv(historyVariable)
+	if path == "" {
+		return nil, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", historyVariable, err)
+	}
+	defer f.Close()
+	rows, err := history.Read(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", historyVariable, path, err)
+	}
+	return rows, nil
+}
+
+func historyAnswer(rows []history.Row, job history.Job, traced *estimator.Estimate, b *trace.Bundle, card *gpu.Profile) estimator.Estimate {
+	answer, err := history.Estimate(rows, job)
+	if err != nil {
+		code := "few_actuals"
+		if !errors.Is(err, history.ErrFew) {
+			code = "actuals_disagree"
+		}
+		return estimator.NewUnknown(historyName, card.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: code, Detail: err.Error()})...)
+	}
+	e := estimator.Estimate{Confidence: estimator.High, Fits: answer.HighBytes <= card.Total.Bytes, Reasons: slices.Clone(b.Manifest.Reasons)}
+	what := fmt.Sprintf("%d runs of this job", answer.Runs)
+	if !answer.Equal {
+		e.Confidence = estimator.Low
+		what = fmt.Sprintf("the trace, corrected by %d runs of this script with other arguments", answer.Runs)
+	}
+	e.Reasons = append(e.Reasons, estimator.Reason{Code: "earlier_runs", Detail: what})
+	outside, _ := card.OutsideBytes(b.Manifest.Libraries)
+	outside = min(outside, answer.Bytes)
+	for i := range b.Ranks {
+		// A measured peak is that of the card that held most, and has all of it in one.
+		r := wholeRank(i, answer.Bytes-outside, outside, outside)
+		r.ComfortableHighBytes = answer.HighBytes
+		if i < len(traced.Ranks) {
+			r.PeakAllocatedBytes = min(r.PeakReservedBytes, traced.Ranks[i].PeakAllocatedBytes)
+		}
+		e.Ranks = append(e.Ranks, r)
+	}
+	return e
+}
