@@ -82,6 +82,7 @@ func TestBadInput(t *testing.T) {
 		{name: "a second stage by python -I that is killed", long: true, command: []string{"sh", "-c", real + " " + train + " && " + real +
 			" -I -c 'import torch, os, signal; x = torch.ones(9, device=\"cuda\"); os.kill(os.getpid(), signal.SIGKILL)'"}, status: statusUnknown, reason: "out_of_host_memory"},
 		{name: "a limit on address space", command: []string{"sh", "-c", "ulimit -v 12000000; exec " + real + " -c \"$0\"", "import torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" + toy}, status: statusUnknown, reason: "address_space"},
+		{name: "a fork bomb", command: []string{"bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"}, status: statusUnknown, reason: "too_many_processes"},
 		{name: "the disk is full", command: []string{"sh", "-c", "head -c 3G /dev/zero > big; exit $?"}, status: statusUnknown, reason: "out_of_disk"},
 		{name: "no memory for the program", command: []string{"sh", "-c", "ulimit -v 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "out_of_host_memory"},
 		{name: "killed", command: []string{"sh", "-c", "kill -KILL $$"}, status: statusUnknown, reason: "out_of_host_memory"},

@@ -36,6 +36,7 @@ var reasonWords = map[string]reasonWord{
 	"out_of_memory":        {text: "the card was full"},
 	"near_capacity":        {text: "the card was full once and PyTorch gave back what it had cached: it may run, slowly"},
 	"out_of_disk":          {text: "the command writes more than the sandbox lets it", ours: true},
+	"too_many_processes":   {text: "the command started more processes than the sandbox lets it", ours: true},
 	"out_of_host_memory":   {text: "this machine has less memory for programs than the command needs", ours: true},
 	"address_space":        {text: "a limit on address space (ulimit -v) is in the way of the virtual GPU", ours: true},
 	"crashed_on_virtual":   {text: "a program that used the virtual GPU was ended by a signal: that may be gresize's fault", ours: true},

@@ -152,10 +152,16 @@ func (r *run) outcome(reports Reports) trace.Outcome {
 	return trace.Completed
 }
 
+// boundReasons are the reasons of the bounds that end a command.
+var boundReasons = map[sandbox.Bound]string{sandbox.BoundDisk: "out_of_disk", sandbox.BoundHostMemory: "out_of_host_memory", sandbox.BoundProcesses: "too_many_processes"}
+
 // explain gives the reason that belongs to an outcome.
 func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool) {
 	switch o {
 	case trace.Timeout:
+		if code, ok := boundReasons[r.exit.Bound]; ok {
+			return reason(code, "the sandbox ended the command: it is in the notes what it took"), true
+		}
 		what := "spent its budget of " + r.options.Budget.String()
 		if r.cancelled {
 			what = "was interrupted"

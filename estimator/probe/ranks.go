@@ -1,12 +1,9 @@
 package probe
 
 import (
-	"bufio"
-	"bytes"
-	"os"
 	"runtime"
-	"strconv"
-	"strings"
+
+	"github.com/gresize/gresize/estimator/probe/hostmem"
 )
 
 const (
@@ -28,25 +25,4 @@ func ranksToRun(cpus int, availableBytes int64) int {
 }
 
 // ranksHere is ranksToRun for this machine.
-func ranksHere() int {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return ranksToRun(runtime.NumCPU(), 0)
-	}
-	return ranksToRun(runtime.NumCPU(), availableMemory(data))
-}
-
-// availableMemory reads MemAvailable from the text of /proc/meminfo, 0 when it is not there.
-func availableMemory(meminfo []byte) int64 {
-	for s := bufio.NewScanner(bytes.NewReader(meminfo)); s.Scan(); {
-		rest, found := strings.CutPrefix(s.Text(), "MemAvailable:")
-		if !found {
-			continue
-		}
-		kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
-		if err == nil && kib > 0 && kib < 1<<40 {
-			return kib << 10
-		}
-	}
-	return 0
-}
+func ranksHere() int { return ranksToRun(runtime.NumCPU(), hostmem.Available()) }

@@ -64,3 +64,13 @@ func TestStopWithoutProcesses(t *testing.T) {
 		t.Errorf("%d", peak)
 	}
 }
+
+func TestAvailableMemory(t *testing.T) {
+	for text, want := range map[string]int64{
+		"MemTotal: 9 kB\nMemAvailable:    2048 kB\n": 2 << 20, "MemAvailable: -5 kB\n": 0, "MemAvailable: 99999999999999999999 kB\n": 0, "": 0, "MemAvailable:": 0,
+	} {
+		if got := available([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}

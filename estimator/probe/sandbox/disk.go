@@ -23,7 +23,7 @@ func (p *Process) watchDisk() {
 		}
 		if used := diskUsage(filepath.Join(p.base, diskDir)); used > p.scratch {
 			p.mu.Lock()
-			p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the command changed %d MiB of files, at most %d are allowed: it was ended", used>>20, p.scratch>>20))
+			p.meet(BoundDisk, fmt.Sprintf("%d MiB of files were changed, at most %d are allowed", used>>20, p.scratch>>20))
 			p.mu.Unlock()
 			p.Kill()
 			return

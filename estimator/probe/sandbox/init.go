@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +16,9 @@ import (
 
 // memoryStep is the growth of the peak that is worth a message.
 const memoryStep = 16 << 20
+
+// ownThreads is the room that the first process keeps for its own threads.
+const ownThreads = 64
 
 // exitNotFound is what a shell says of a command that it cannot find or run.
 const (
@@ -44,6 +48,10 @@ func initMain() int {
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &noCore); err != nil {
 		return report(step("forbid core files", err))
 	}
+	// This process keeps some room for threads of its own. The kernel counts threads of this user namespace (Linux 5.14), but not root's: hence the watch, too.
+	if err := setTaskLimit(0, tasksPerProcess*cfg.Policy.Processes+ownThreads); err != nil {
+		return report(step("limit the number of processes", err))
+	}
 	pid, err := spawn(cfg)
 	if err != nil {
 		code := exitNotFound
@@ -54,8 +62,12 @@ func initMain() int {
 		_ = send(message{Kind: "exit", Code: code}, nil)
 		return code
 	}
-	sampler := hostmem.Start(hostmem.AllButSelf, memoryStep, func(bytes int64) {
+	_ = setTaskLimit(pid, tasksPerProcess*cfg.Policy.Processes) // a command that is gone already needs no limit
+	sampler := hostmem.Start(watched(cfg.Policy.Processes), memoryStep, func(bytes int64) {
 		_ = send(message{Kind: "memory", Bytes: bytes}, nil)
+		if bytes > cfg.Policy.HostMemoryBytes {
+			endAt(BoundHostMemory, fmt.Sprintf("%d MiB of host memory were held, at most %d are allowed", bytes>>20, cfg.Policy.HostMemoryBytes>>20))
+		}
 	})
 	status := reap(pid)
 	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop()}
@@ -65,6 +77,34 @@ func initMain() int {
 	}
 	_ = send(m, nil)
 	return 0
+}
+
+// watched lists the processes to measure, and ends everything when they are too many.
+func watched(most int64) hostmem.Lister {
+	return func() []int {
+		pids := hostmem.AllButSelf()
+		if int64(len(pids)) > most {
+			endAt(BoundProcesses, fmt.Sprintf("%d processes were there at once, at most %d are allowed", len(pids), most))
+		}
+		return pids
+	}
+}
+
+// endAt says why, and ends this process, and with it everything inside.
+func endAt(bound Bound, what string) {
+	_ = send(message{Kind: "bound", Op: string(bound), Text: what}, nil)
+	os.Exit(exitSetupFailed)
+}
+
+// setTaskLimit bounds how many processes and threads a process, 0 for this one, and its descendants may be; never above what there was.
+func setTaskLimit(pid int, most int64) error {
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &limit); err != nil {
+		return err
+	}
+	limit.Max = min(limit.Max, uint64(most))
+	limit.Cur = min(limit.Cur, limit.Max)
+	return unix.Prlimit(pid, unix.RLIMIT_NPROC, &limit, nil)
 }
 
 // spawn starts the command in a session of its own, so that it has no terminal.

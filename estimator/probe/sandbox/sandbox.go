@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gresize/gresize/estimator/probe/hostmem"
 	"github.com/gresize/gresize/estimator/probe/private"
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +48,9 @@ const (
 	DefaultScratchBytes = int64(2) << 30
 	DefaultReportBytes  = int64(256) << 20
 	defaultSharedBytes  = int64(4) << 30
+	defaultProcesses    = int64(2048)
+	// tasksPerProcess: libraries start a thread for each CPU of a large node.
+	tasksPerProcess = 8
 
 	maxConfigBytes  = 64 << 20
 	maxMessageBytes = 32 << 10
@@ -61,6 +66,10 @@ type Policy struct {
 	ReportBytes int64 `json:"report_bytes"`
 	// SharedMemoryBytes limits /dev/shm.
 	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
+	// HostMemoryBytes ends the command when all its processes together hold more; 0: nine tenths of what the machine has free at the start.
+	HostMemoryBytes int64 `json:"host_memory_bytes"`
+	// Processes is how many processes there may be at once, and an eighth of how many processes and threads.
+	Processes int64 `json:"processes"`
 	// DiskScratch keeps the changes on the disk under TemporaryDir even where memory would do.
 	DiskScratch bool `json:"disk_scratch,omitempty"`
 	// WithoutShims leaves srun, sbatch, mail and their like as they are.
@@ -90,14 +99,26 @@ type Spec struct {
 	Policy Policy
 }
 
+// Bound names what a command was ended for.
+type Bound string
+
+// The bounds that end a command. Others, like the size of what it writes to memory, only make its calls fail.
+const (
+	BoundDisk       Bound = "disk"
+	BoundHostMemory Bound = "host memory"
+	BoundProcesses  Bound = "processes"
+)
+
 // Exit is how the command ended.
 type Exit struct {
 	// Code is the exit status; 128 + the signal when one ended it, as a shell says it.
 	Code int
 	// Signal is the number of the signal, or 0.
 	Signal int
-	// Killed says that the sandbox was ended from outside: by the context, or by a fault of its own.
+	// Killed says that the sandbox was ended from outside: by the context, at a bound, or by a fault of its own.
 	Killed bool
+	// Bound is the bound that the command met and was ended for, or empty; Notes tells the figures.
+	Bound Bound
 	// HostPeakBytes is the largest resident memory of all processes together.
 	HostPeakBytes int64
 	// Setup is the time from Start to the start of the command.
@@ -148,7 +169,7 @@ type config struct {
 
 // message is what the inner stages tell the starting process.
 type message struct {
-	Kind   string   `json:"kind"` // ready, failed, memory, exit
+	Kind   string   `json:"kind"` // ready, failed, memory, bound, exit
 	Op     string   `json:"op,omitempty"`
 	Errno  int      `json:"errno,omitempty"`
 	Text   string   `json:"text,omitempty"`
@@ -369,6 +390,8 @@ func (p *Process) take(m message, received *os.File) {
 		p.failure = &UnavailableError{Op: m.Op, Err: err}
 	case m.Kind == "memory":
 		p.exit.HostPeakBytes = max(p.exit.HostPeakBytes, m.Bytes)
+	case m.Kind == "bound" && !p.exited:
+		p.meet(Bound(m.Op), m.Text)
 	case m.Kind == "exit" && !p.exited:
 		p.exited = true
 		p.exit.Code, p.exit.Signal = m.Code, m.Signal
@@ -377,6 +400,12 @@ func (p *Process) take(m message, received *os.File) {
 	if received != nil {
 		received.Close()
 	}
+}
+
+// meet notes the bound that the command is ended for. The caller holds mu.
+func (p *Process) meet(bound Bound, what string) {
+	p.exit.Bound = bound
+	p.exit.Notes = append(p.exit.Notes, what+": the command was ended")
 }
 
 // Wait waits for the end of the command and of everything that it started.
@@ -390,7 +419,7 @@ func (p *Process) Wait() Exit {
 		p.exit.Killed = true
 		p.exit.Code, p.exit.Signal = 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
 		var status *exec.ExitError
-		if errors.As(err, &status) && status.Exited() {
+		if errors.As(err, &status) && status.Exited() && p.exit.Bound == "" {
 			p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the sandbox itself ended with status %d", status.ExitCode()))
 		}
 	}
@@ -425,11 +454,19 @@ func (p *Policy) fillIn() {
 	for _, v := range []struct {
 		field *int64
 		value int64
-	}{{&p.ScratchBytes, DefaultScratchBytes}, {&p.ReportBytes, DefaultReportBytes}, {&p.SharedMemoryBytes, defaultSharedBytes}} {
+	}{{&p.ScratchBytes, DefaultScratchBytes}, {&p.ReportBytes, DefaultReportBytes}, {&p.SharedMemoryBytes, defaultSharedBytes}, {&p.Processes, defaultProcesses}, {&p.HostMemoryBytes, freeHostMemory()}} {
 		if *v.field <= 0 {
 			*v.field = v.value
 		}
 	}
+}
+
+// freeHostMemory is nine tenths of the memory that the machine can give now, or no bound where it does not say.
+func freeHostMemory() int64 {
+	if free := hostmem.Available(); free > 0 {
+		return free / 10 * 9
+	}
+	return math.MaxInt64
 }
 
 func memoryFile(data []byte) (*os.File, error) {
