@@ -48,8 +48,8 @@ func initMain() int {
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &noCore); err != nil {
 		return report(step("forbid core files", err))
 	}
-	// This process keeps some room for threads of its own. The kernel counts threads of this user namespace (Linux 5.14), but not root's: hence the watch, too.
-	if err := setTaskLimit(0, tasksPerProcess*cfg.Policy.Processes+ownThreads); err != nil {
+	// The kernel counts processes and threads of this user namespace (Linux 5.14), this process's own among them, but not root's: hence the watch, too.
+	if err := limitTasks(tasksPerProcess*cfg.Policy.Processes + ownThreads); err != nil {
 		return report(step("limit the number of processes", err))
 	}
 	pid, err := spawn(cfg)
@@ -62,7 +62,6 @@ func initMain() int {
 		_ = send(message{Kind: "exit", Code: code}, nil)
 		return code
 	}
-	_ = setTaskLimit(pid, tasksPerProcess*cfg.Policy.Processes) // a command that is gone already needs no limit
 	sampler := hostmem.Start(watched(cfg.Policy.Processes), memoryStep, func(bytes int64) {
 		_ = send(message{Kind: "memory", Bytes: bytes}, nil)
 		if bytes > cfg.Policy.HostMemoryBytes {
@@ -96,15 +95,15 @@ func endAt(bound Bound, what string) {
 	os.Exit(exitSetupFailed)
 }
 
-// setTaskLimit bounds how many processes and threads a process, 0 for this one, and its descendants may be; never above what there was.
-func setTaskLimit(pid int, most int64) error {
+// limitTasks bounds how many processes and threads this process and its descendants may be; never above what there was.
+func limitTasks(most int64) error {
 	var limit unix.Rlimit
-	if err := unix.Prlimit(pid, unix.RLIMIT_NPROC, nil, &limit); err != nil {
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
 		return err
 	}
 	limit.Max = min(limit.Max, uint64(most))
 	limit.Cur = min(limit.Cur, limit.Max)
-	return unix.Prlimit(pid, unix.RLIMIT_NPROC, &limit, nil)
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &limit)
 }
 
 // spawn starts the command in a session of its own, so that it has no terminal.
