@@ -49,6 +49,8 @@ type Layout struct {
 	ZeroGrads  []Window
 	Backwards  []Window
 	Moves      []Window
+	// ModuleCalls are the calls of modules that no other module's call contains.
+	ModuleCalls []Window
 	// MainThread is the thread of the iterations.
 	MainThread int32
 	// InGraph has the numbers of autograd that a backward pass went through.
@@ -76,6 +78,10 @@ func (t *Trace) Layout() *Layout {
 			l.Moves = append(l.Moves, w)
 		}
 	}
+	for i := range t.Modules {
+		l.ModuleCalls = append(l.ModuleCalls, Window{t.Modules[i].BeginNanos, t.Modules[i].EndNanos})
+	}
+	l.ModuleCalls = outermost(l.ModuleCalls)
 	marked := len(l.Backwards) > 0
 	for i := range t.Ops {
 		op := &t.Ops[i]
@@ -111,8 +117,8 @@ func outermost(windows []Window) []Window {
 	return kept
 }
 
-// at is the index of the window that a time is in, -1 if there is none. The windows do not overlap.
-func at(windows []Window, nanos int64) int {
+// At is the index of the window that a time is in, -1 if there is none. The windows do not overlap.
+func At(windows []Window, nanos int64) int {
 	i := sort.Search(len(windows), func(i int) bool { return windows[i].EndNanos >= nanos })
 	if i < len(windows) && windows[i].BeginNanos <= nanos {
 		return i
@@ -129,6 +135,9 @@ func within(windows []Window, w Window) int {
 	return -1
 }
 
+// maxNesting is how deep spans are followed into each other: no program's are deeper, and a hostile trace shall not cost more.
+const maxNesting = 512
+
 // nest follows the spans of one thread through time and knows which are open.
 type nest struct {
 	spans []Span
@@ -141,7 +150,9 @@ type nest struct {
 func (n *nest) at(nanos int64) {
 	for n.next < len(n.order) && n.spans[n.order[n.next]].BeginNanos <= nanos {
 		n.close(n.spans[n.order[n.next]].BeginNanos)
-		n.open = append(n.open, n.order[n.next])
+		if len(n.open) < maxNesting {
+			n.open = append(n.open, n.order[n.next])
+		}
 		n.next++
 	}
 	n.close(nanos)
@@ -190,7 +201,7 @@ func (t *Trace) Places(l *Layout, blocks []Block) []Place {
 	for i := range blocks {
 		b, p := &blocks[i], &places[i]
 		m := &t.Memory[b.Birth]
-		*p = Place{Iteration: int32(at(l.Iterations, b.BornNanos)), Op: -1, Leaf: -1, Node: -1}
+		*p = Place{Iteration: int32(At(l.Iterations, b.BornNanos)), Op: -1, Leaf: -1, Node: -1}
 		inModule, inGraph := false, false
 		if n := modules[m.Thread]; n != nil {
 			n.at(b.BornNanos)
@@ -221,14 +232,14 @@ func (t *Trace) Places(l *Layout, blocks []Block) []Place {
 
 func (l *Layout) kindOf(b *Block, m *MemoryEvent, inModule, inGraph bool) Kind {
 	switch {
-	case at(l.Steps, b.BornNanos) >= 0:
+	case At(l.Steps, b.BornNanos) >= 0:
 		if b.Bytes <= HostScalarBytes {
 			return Host
 		}
 		return OptimizerStep
-	case at(l.Backwards, b.BornNanos) >= 0:
+	case At(l.Backwards, b.BornNanos) >= 0:
 		return Backward
-	case at(l.Moves, b.BornNanos) >= 0:
+	case At(l.Moves, b.BornNanos) >= 0:
 		return Moved
 	case inModule, inGraph && m.Thread == l.MainThread:
 		return Forward
@@ -259,16 +270,4 @@ func (t *Trace) LeafCalls() []int32 {
 		}
 	}
 	return leaves
-}
-
-// InModule says whether a module's call was on at a time.
-func (t *Trace) InModule(nanos int64) bool {
-	for i := range t.Modules {
-		if m := &t.Modules[i]; m.BeginNanos > nanos {
-			return false
-		} else if m.EndNanos >= nanos {
-			return true
-		}
-	}
-	return false
 }

@@ -13,9 +13,9 @@ import (
 // Limits on a trace, which a user's process wrote.
 const (
 	// MaxTraceBytes is the length of its JSON.
-	MaxTraceBytes = int64(1) << 31
+	MaxTraceBytes = int64(1) << 30
 	// maxKept bounds the entries that are kept of each kind, maxNamesBytes the texts of their names.
-	maxKept       = 16 << 20
+	maxKept       = 2 << 20
 	maxNamesBytes = 16 << 20
 	maxNameBytes  = 256
 	maxDims       = 16

@@ -89,6 +89,7 @@ func (w *program) died(b *cpuprofile.Block) int64 {
 
 // modules adds the blocks of the leaf modules and returns the sizes of the gradients that live on after the second iteration, in their order.
 func (w *program) modules() (gradients []int64) {
+	zeroGrad := w.nextZeroGrad()
 	for i := range w.Blocks {
 		b, at := &w.Blocks[i], &w.Places[i]
 		iteration := w.iterationOf(b.BornNanos)
@@ -119,7 +120,7 @@ func (w *program) modules() (gradients []int64) {
 			if iteration == 1 {
 				gradients = append(gradients, b.Bytes)
 			} else {
-				died = w.nextZeroGrad()
+				died = zeroGrad
 			}
 		}
 		w.out = append(w.out, rebuilt.Request{Bytes: b.Bytes, Born: b.BornNanos, Died: died})
@@ -135,10 +136,10 @@ func (w *program) nextZeroGrad() int64 {
 		if z.BeginNanos < second.BeginNanos || z.BeginNanos > second.EndNanos {
 			continue
 		}
-		for _, s := range w.Layout.Steps {
-			if s.BeginNanos >= second.BeginNanos && s.BeginNanos < z.BeginNanos {
-				return cpuprofile.Never
-			}
+		if slices.ContainsFunc(w.Layout.Steps, func(s cpuprofile.Window) bool {
+			return s.BeginNanos >= second.BeginNanos && s.BeginNanos < z.BeginNanos
+		}) {
+			return cpuprofile.Never
 		}
 		return z.BeginNanos
 	}
@@ -172,7 +173,7 @@ func (w *program) batch(iteration int) {
 	window := w.Layout.Iterations[iteration]
 	var found []rebuilt.Request
 	for _, c := range w.Trace.Conversions {
-		if c.AtNanos < window.BeginNanos || c.AtNanos > window.EndNanos || c.TypeCode != float32Code && c.TypeCode != int64Code || w.Trace.InModule(c.AtNanos) {
+		if c.AtNanos < window.BeginNanos || c.AtNanos > window.EndNanos || c.TypeCode != float32Code && c.TypeCode != int64Code || cpuprofile.At(w.Layout.ModuleCalls, c.AtNanos) >= 0 {
 			continue
 		}
 		r := rebuilt.Request{Bytes: c.Elements * publishedElementBytes, Born: c.AtNanos, Died: cpuprofile.Never}
@@ -199,11 +200,8 @@ func (w *program) optimizer(sizes map[int64]bool) {
 				w.out = append(w.out, rebuilt.Request{Bytes: b.Bytes, Born: b.BornNanos, Died: cpuprofile.Never})
 			}
 			if count%publishedForeachStride == 0 {
-				for _, s := range w.Layout.Steps {
-					if b.BornNanos >= s.BeginNanos && b.BornNanos <= s.EndNanos {
-						w.out = append(w.out, rebuilt.Request{Bytes: b.Bytes, Born: b.BornNanos, Died: s.EndNanos})
-					}
-				}
+				step := w.Layout.Steps[cpuprofile.At(w.Layout.Steps, b.BornNanos)]
+				w.out = append(w.out, rebuilt.Request{Bytes: b.Bytes, Born: b.BornNanos, Died: step.EndNanos})
 			}
 			count++
 		}

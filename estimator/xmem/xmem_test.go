@@ -1,8 +1,10 @@
 package xmem
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/cpuprofile"
@@ -164,4 +166,21 @@ func FuzzEstimate(f *testing.F) {
 			t.Errorf("%+v", e)
 		}
 	})
+}
+
+// TestHostileNesting: spans that lie in each other thirty thousand deep, with as many blocks and conversions in them, take no longer than others.
+func TestHostileNesting(t *testing.T) {
+	const deep = 30_000
+	training := profiletest.Training(3, false)
+	for i := range deep {
+		at := 2000.5 + float64(i)*1e-3
+		training.Op("aten::mm", at, 2999, 11).Module("Linear_9", at, 2999).Memory(at, uint64(1<<50+i), 8)
+		training.Raw(fmt.Sprintf(`{"ph":"X","cat":"cpu_op","name":"aten::to","tid":1122,"ts":%.3f,"dur":1,"args":{"Concrete Inputs":["","6"],"Input Dims":[[1]]}}`, at))
+	}
+	text, begin := training.Text(), time.Now()
+	estimated(t, profiletest.Bundle(profiletest.Report(3, whole, nil), text), Estimate)
+	estimated(t, profiletest.Bundle(profiletest.Report(3, asPublished, nil), text), Published)
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("took %v", took)
+	}
 }

@@ -27,7 +27,7 @@ MOST_ITERATIONS = 3
 LEAST_ITERATIONS = 2
 # What a probe hands over at most, packed; a trace that is longer is left out, and the report says so.
 MOST_PACKED_BYTES = 44 << 20
-MOST_TRACE_BYTES = 1 << 31
+MOST_TRACE_BYTES = 1 << 30
 MOST_WEIGHTS = 100000
 BACKWARD = "gresize.backward"
 
