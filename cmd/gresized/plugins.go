@@ -43,7 +43,7 @@ func recordingFor(c *config.Config, logger *slog.Logger) probejob.Recording {
 func newEstimators(c *config.Config, logger *slog.Logger) *pluginhost.Host {
 	var entries []pluginhost.Entry
 	for _, e := range c.Estimators {
-		entry := pluginhost.Entry{Name: e.Name, Timeout: e.Timeout.Std()}
+		entry := pluginhost.Entry{Name: e.Name, Timeout: e.Timeout.Std(), SHA256: e.SHA256}
 		if method, err := bundled.Find(e.Name); len(e.Command) == 0 && err == nil { // the configuration names no other
 			entry.Builtin = bundleEstimator{method}
 		} else {

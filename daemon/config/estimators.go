@@ -3,12 +3,14 @@ package config
 import (
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
+
+	"github.com/gresize/gresize/estimator/bundled"
 )
 
-// BuiltinEstimator is the name of the estimator that needs no command, and the only one where the file names none.
-const BuiltinEstimator = "vgpu"
+var sha256Digits = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 const (
 	maxEstimators           = 16
@@ -18,8 +20,10 @@ const (
 // Estimator is one row of the list of estimators; the first that knows is believed.
 type Estimator struct {
 	Name string `toml:"name"`
-	// Command is the plugin and its arguments; the built-in estimator has none.
+	// Command is the plugin and its arguments; a bundled estimator has none.
 	Command []string `toml:"command"`
+	// SHA256 pins the plugin's program: one that hashes to something else is not started.
+	SHA256 string `toml:"sha256"`
 	// Timeout is the time for one answer.
 	Timeout Duration `toml:"timeout"`
 }
@@ -37,8 +41,13 @@ func (c *Config) checkEstimators(bad func(field, hint, format string, args ...an
 		if slices.ContainsFunc(c.Estimators[:i], func(other Estimator) bool { return other.Name == e.Name }) {
 			return bad(field("name"), "", "%s is named twice", e.Name)
 		}
-		if len(e.Command) == 0 && e.Name != BuiltinEstimator {
-			return bad(field("name"), `give command = ["/path/of/the/plugin"]`, "%s is not built in", e.Name)
+		if len(e.Command) == 0 {
+			if _, err := bundled.Find(e.Name); err != nil {
+				return bad(field("name"), `give command = ["/path/of/the/plugin"]`, "%v", err)
+			}
+		}
+		if e.SHA256 != "" && (len(e.Command) == 0 || !sha256Digits.MatchString(e.SHA256)) {
+			return bad(field("sha256"), "the first word that sha256sum prints for the plugin's program", "%.80q pins no program of a command", e.SHA256)
 		}
 		if len(e.Command) > 0 && !filepath.IsAbs(e.Command[0]) {
 			return bad(field("command"), "write a path that begins with /", "%q is no absolute path", e.Command[0])
@@ -51,7 +60,7 @@ func (c *Config) checkEstimators(bad func(field, hint, format string, args ...an
 		}
 	}
 	if len(c.Estimators) == 0 {
-		c.Estimators = []Estimator{{Name: BuiltinEstimator, Timeout: defaultEstimatorTimeout}}
+		c.Estimators = []Estimator{{Name: bundled.Default, Timeout: defaultEstimatorTimeout}}
 	}
 	return nil
 }

@@ -9,14 +9,17 @@ import (
 func TestEstimators(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "",
-		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\n":   "",
-		"[[estimator]]\nname = \"mine\"\n":                                  "not built in",
-		"[[estimator]]\nname = \"mine\"\ncommand = [\"mine\"]\n":            "no absolute path",
-		"[[estimator]]\nname = \"vgpu\"\n[[estimator]]\nname = \"vgpu\"\n":  "twice",
-		"[[estimator]]\nname = \"vgpu\"\ntimeout = \"2h\"\n":                "not between",
-		"[[estimator]]\nname = \"\"\n":                                      "no plain name",
-		strings.Repeat("[[estimator]]\nname = \"vgpu\"\n", maxEstimators+1): "at most",
-		"[[estimator]]\nname = \"vgpu\"\ncomand = [\"/usr/bin/mine\"]\n":    "did you mean command",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\n": "",
+		"[[estimator]]\nname = \"mine\"\n":                                "no estimator \"mine\" is bundled",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\nsha256 = \"" + strings.Repeat("0f", 32) + "\"\n": "",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\nsha256 = \"0f\"\n":                               "sha256sum",
+		"[[estimator]]\nname = \"vgpu\"\nsha256 = \"" + strings.Repeat("0f", 32) + "\"\n":                                "pins no program",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"mine\"]\n":                                                         "no absolute path",
+		"[[estimator]]\nname = \"vgpu\"\n[[estimator]]\nname = \"vgpu\"\n":                                               "twice",
+		"[[estimator]]\nname = \"vgpu\"\ntimeout = \"2h\"\n":                                                             "not between",
+		"[[estimator]]\nname = \"\"\n":                                                                                   "no plain name",
+		strings.Repeat("[[estimator]]\nname = \"vgpu\"\n", maxEstimators+1):                                              "at most",
+		"[[estimator]]\nname = \"vgpu\"\ncomand = [\"/usr/bin/mine\"]\n":                                                 "did you mean command",
 	} {
 		c, err := Parse("f", "version = 1\n"+text)
 		switch {

@@ -40,6 +40,8 @@ type Entry struct {
 	Name    string
 	Builtin Builtin
 	Command contract.Command
+	// SHA256, when set, is what the plugin's program must hash to, looked at before each start.
+	SHA256 string
 	// Timeout is the time for one call of a plugin, its start not included.
 	Timeout time.Duration
 }
@@ -202,7 +204,12 @@ func (p *supervised) running(ctx context.Context) (*contract.Client, error) {
 	if wait := p.resume.Sub(p.now()); wait > 0 {
 		return nil, fmt.Errorf("it died %d times in %s and is not started for another %s", len(p.deaths), breakerWindow, wait.Round(100*time.Millisecond))
 	}
-	client, err := contract.Start(ctx, p.entry.Command)
+	command := p.entry.Command
+	var err error
+	if command.Path, err = contract.TrustedFile(command.Path, p.entry.SHA256); err != nil {
+		return nil, err // no death: it was never alive, and is started as soon as somebody has mended it
+	}
+	client, err := contract.Start(ctx, command)
 	if err == nil && client.Info().Name != p.entry.Name {
 		err = fmt.Errorf("it calls itself %q: use that as its name", client.Info().Name)
 		client.Kill()

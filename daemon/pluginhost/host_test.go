@@ -2,9 +2,12 @@ package pluginhost
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -102,5 +105,50 @@ func TestBreaker(t *testing.T) {
 	p.entry = entry(t, "good")
 	if err := ask(); err != nil {
 		t.Errorf("after the pause: %v", err)
+	}
+}
+
+// TestUntrusted holds that a program which others could have changed, or which is not the pinned one, is not started, and is as soon as that was mended.
+func TestUntrusted(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := entry(t, "good")
+	x.Command.Path = filepath.Join(t.TempDir(), "plugin")
+	if err := errors.Join(os.WriteFile(x.Command.Path, program, 0o700), os.Chmod(x.Command.Path, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	h := New([]Entry{x, entry(t, "good")}, slog.New(slog.DiscardHandler))
+	defer h.Close()
+	fellBack := func() string {
+		t.Helper()
+		e, err := h.Estimate(t.Context(), []byte("bundle"), "a100-80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(e.Reasons) == 0 {
+			return ""
+		}
+		return e.Reasons[0].Detail
+	}
+	if got := fellBack(); !strings.Contains(got, "can be changed by others") {
+		t.Errorf("a program that all may write: %q", got)
+	}
+	if err := os.Chmod(x.Command.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h.plugins[0].entry.SHA256 = strings.Repeat("0", 64)
+	if got := fellBack(); !strings.Contains(got, "change sha256") {
+		t.Errorf("another program: %q", got)
+	}
+	sum := sha256.Sum256(program)
+	h.plugins[0].entry.SHA256 = hex.EncodeToString(sum[:])
+	if got := fellBack(); got != "" || len(h.plugins[0].deaths) > 0 {
+		t.Errorf("mended and pinned: %q, %d deaths", got, len(h.plugins[0].deaths))
 	}
 }
