@@ -9,8 +9,8 @@ import (
 func TestEstimators(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "",
-		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\n": "",
-		"[[estimator]]\nname = \"mine\"\n":                                "no estimator \"mine\" is bundled",
+		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\n":                                                "",
+		"[[estimator]]\nname = \"mine\"\n":                                                                               "no estimator \"mine\" is bundled",
 		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\nsha256 = \"" + strings.Repeat("0f", 32) + "\"\n": "",
 		"[[estimator]]\nname = \"mine\"\ncommand = [\"/usr/bin/mine\"]\nsha256 = \"0f\"\n":                               "sha256sum",
 		"[[estimator]]\nname = \"vgpu\"\nsha256 = \"" + strings.Repeat("0f", 32) + "\"\n":                                "pins no program",
