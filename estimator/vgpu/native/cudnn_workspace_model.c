@@ -24,9 +24,15 @@
 #define FEW_CHANNELS 4
 /* Compute capability 8.9. */
 #define ADA_MINOR 9
-/* Sums per image are taken while they fit this; up to the second figure the upper end of the interval holds them. */
-#define PER_IMAGE_MAX_BYTES ((int64_t)512 << 20)
-#define PER_IMAGE_HIGH_BYTES ((int64_t)1 << 30)
+/* One filter per image: of images up to so many pixels, and of filters from the first size on; together they are never more than the third. */
+#define PER_IMAGE_MAX_PIXELS 16
+#define PER_IMAGE_MIN_FILTER_BYTES ((int64_t)700 << 10)
+#define PER_IMAGE_MAX_BYTES ((int64_t)1 << 30)
+/* Filters larger than the first are taken so only while all images together have at most so many pixels. */
+#define PER_IMAGE_LARGE_FILTER_BYTES ((int64_t)1300 << 10)
+#define PER_IMAGE_LARGE_MAX_PIXELS 4096
+/* Ada: the first layer's filter gradient of up to so many filters goes through copies. */
+#define FIRST_LAYER_NARROW 16
 /* Larger images than this take the Winograd transform for the filter gradient even where there are tensor cores. */
 #define WINOGRAD_MIN_PIXELS (64 * 64)
 /* The largest such workspace that a measured run speaks for. */
@@ -207,6 +213,14 @@ static int64_t winograd(const struct view *v)
     return times(WINOGRAD_VALUES * element_bytes(c->x.dtype), tiles + times(c->x.dim[1], c->y.dim[1]));
 }
 
+static int one_filter_per_image(const struct view *v)
+{
+    if (v->pixels == 1 || v->pixels > PER_IMAGE_MAX_PIXELS || v->w_bytes < PER_IMAGE_MIN_FILTER_BYTES ||
+        per_image_sums(v) > PER_IMAGE_MAX_BYTES)
+        return 0;
+    return v->w_bytes < PER_IMAGE_LARGE_FILTER_BYTES || times(v->conv->x.dim[0], v->pixels) <= PER_IMAGE_LARGE_MAX_PIXELS;
+}
+
 /* cuDNN 8.9 to 9.7, fp32 with TF32, on cards with narrow tensor cores. */
 static int64_t older_release(const struct gv_cudnn_device *device, const struct view *v)
 {
@@ -214,13 +228,16 @@ static int64_t older_release(const struct gv_cudnn_device *device, const struct 
 
     if (v->depthwise)
         return v->channels_last && c->op == GV_CONV_FORWARD ? times(DEPTHWISE_WIDENING, v->x_bytes) : 0;
-    if (c->x.dim[1] <= FEW_CHANNELS || c->op != GV_CONV_WGRAD || v->strided)
+    if (c->op != GV_CONV_WGRAD)
         return 0;
-    if (is_pointwise(v)) {
-        int64_t sums = per_image_sums(v);
-        /* Ada's runs show none of it. */
-        return device->cc_minor < ADA_MINOR && v->pixels > 1 && sums <= PER_IMAGE_MAX_BYTES ? sums : 0;
-    }
+    if (c->x.dim[1] <= FEW_CHANNELS)
+        return device->cc_minor >= ADA_MINOR && c->y.dim[1] <= FIRST_LAYER_NARROW
+                   ? COPIES_HEADER_BYTES + copy_of_x(v) + copy_bytes(&c->y, 1)
+                   : 0;
+    if (v->strided)
+        return 0;
+    if (is_pointwise(v)) /* Ada's runs show none of it. */
+        return device->cc_minor < ADA_MINOR && one_filter_per_image(v) ? per_image_sums(v) : 0;
     return winograd_fits(v) && v->pixels >= WINOGRAD_MIN_PIXELS && winograd(v) <= WINOGRAD_MAX_BYTES ? winograd(v) : 0;
 }
 
@@ -284,7 +301,7 @@ int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *c
 
     first = plans[0].workspace_bytes;
     *high_bytes = first + copies(&v);
-    if (is_pointwise(&v) && conv->op == GV_CONV_WGRAD && per_image_sums(&v) <= PER_IMAGE_HIGH_BYTES)
+    if (is_pointwise(&v) && conv->op == GV_CONV_WGRAD && per_image_sums(&v) <= PER_IMAGE_MAX_BYTES)
         *high_bytes = larger(*high_bytes, per_image_sums(&v));
     if (conv->x.dtype != GV_DTYPE_FLOAT && !v.half)
         for (int i = 0; i < count; i++)

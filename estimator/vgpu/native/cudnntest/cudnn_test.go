@@ -155,6 +155,10 @@ func TestModel(t *testing.T) {
 		{"too many images for that", 90100, 8, 6, with(last1x1, func(c *conv) { c.n = 555 }), 0, fromModel},
 		{"one pixel is no image", 90100, 8, 6, with(last1x1, func(c *conv) { c.in = 1 }), 0, fromModel},
 		{"a filter too large for that", 90100, 8, 6, with(last1x1, func(c *conv) { c.c, c.k = 2048, 512 }), 0, fromModel},
+		{"middling filters with more images", 90100, 8, 6, with(last1x1, func(c *conv) { c.c, c.k, c.n = 1152, 192, 600 }), 600 * 1152 * 192 * 4, fromModel},
+		{"small filters never", 90100, 8, 6, with(last1x1, func(c *conv) { c.c, c.k = 160, 960 }), 0, fromModel},
+		{"larger images never", 90100, 8, 6, with(last1x1, func(c *conv) { c.in = 6 }), 0, fromModel},
+		{"none of it on Ada", 90100, 8, 9, last1x1, 0, fromModel},
 		{"winograd of a large image", 90100, 8, 6, vgg, 571539456, fromModel},
 		{"winograd without tensor cores", 91002, 7, 5, with(vgg, func(c *conv) { c.op = forward }), 571539456, fromModel},
 		{"depthwise, channels last", 90100, 8, 9, depthwise, 8 * 420 * 96 * 21 * 21 * 4, fromModel},
@@ -164,6 +168,8 @@ func TestModel(t *testing.T) {
 		{"fp16 that is channels last", 90100, 8, 0, with(resnet, func(c *conv) { c.channelsLast = true }), 0, fromModel},
 		{"bf16 on Hopper", 91900, 9, 0, with(resnet, func(c *conv) { c.dtype = bfloat16 }), 16 + 2*(2*64*64*56*56+64*64*9), fromModel},
 		{"the first layer", 90100, 8, 6, conv{op: wgrad, n: 64, c: 3, k: 64, in: 224, filter: 7, stride: 2, pad: 3}, 0, fromModel},
+		{"the first layer on Ada, few filters", 90100, 8, 9, conv{op: wgrad, n: 64, c: 3, k: 16, in: 86, filter: 3, stride: 2, pad: 1},
+			16 + 64*4*(4*86*86+16*43*43), fromModel},
 		{"fp64", 90100, 8, 6, with(resnet, func(c *conv) { c.dtype = double }), 0, fromBound},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
