@@ -157,7 +157,10 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}
 	if r.Reason == reasonStopped {
-		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s: memory that is taken later is not in the figure", r.seen(), notRead(r.Coverage.LoadersUnread)))
+		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s%s: memory that is taken later is not in the figure", r.seen(), notRead(r.Coverage.LoadersUnread), notEvaluated(r.Coverage.EvaluationsAhead)))
+	}
+	if len(r.Coverage.ChangesAhead) > 0 && r.Reason == reasonStopped {
+		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise: "+strings.Join(r.Coverage.ChangesAhead, "; "))
 	}
 	if r.Reason == reasonRunning {
 		a.lower(estimator.Low, "run_cut_short", fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))
@@ -190,6 +193,13 @@ func (r *rankReport) seen() string {
 		return fmt.Sprintf("%d steps were seen, and what follows an epoch that is cut short", r.Steps)
 	}
 	return fmt.Sprintf("the first %d steps were seen", r.Steps)
+}
+
+func notEvaluated(places []string) string {
+	if len(places) == 0 {
+		return ""
+	}
+	return ", and an evaluation was not reached (" + strings.Join(places, "; ") + ")"
 }
 
 func notRead(loaders int) string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
@@ -34,8 +35,11 @@ type Coverage struct {
 	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
 	LoadersUnread int `json:"loaders_unread,omitempty"`
 	// EpochsCutShort: a data loader was ended early so that what follows an epoch, such as a validation, was seen.
-	EpochsCutShort     bool `json:"epochs_cut_short,omitempty"`
-	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
+	EpochsCutShort bool `json:"epochs_cut_short,omitempty"`
+	// ChangesAhead are places of the program that a later step reaches and that may take more; EvaluationsAhead evaluate its model.
+	ChangesAhead       []string `json:"changes_ahead,omitempty"`
+	EvaluationsAhead   []string `json:"evaluations_ahead,omitempty"`
+	LargerLoaderUnread bool     `json:"larger_loader_unread,omitempty"`
 	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.
 	IdleOptimizer  bool `json:"idle_optimizer,omitempty"`
 	MemoryFraction bool `json:"memory_fraction,omitempty"`
@@ -99,6 +103,7 @@ func newRankReports(p *process) []rankReport {
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
 		base.Coverage.EpochsCutShort = py.EpochsCutShort
+		base.Coverage.ChangesAhead, base.Coverage.EvaluationsAhead = placesAhead(py.ChangesAhead), placesAhead(py.EvaluationsAhead)
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.Coverage.Values = py.Values
 		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction
@@ -233,4 +238,20 @@ func (r *rankReport) estimate(number int, outside, outsideHigh int64) estimator.
 		Rank: number, PeakAllocatedBytes: r.PeakAllocatedBytes, PeakReservedBytes: r.PeakReservedBytes, OutsideBytes: outside,
 		ComfortableBytes: comfortable, ComfortableHighBytes: r.PeakReservedBytes + r.outsideAllocator() + max(outsideHigh, outside-r.outsideAllocator()) + r.allowance(),
 	}
+}
+
+// The Python layer names at most so many places ahead, each in one line; the report is written by the program's own process.
+const (
+	placesMost      = 8
+	placeRunesLimit = 160
+)
+
+// placesAhead are the places of a report, cut down to what a reason may hold.
+func placesAhead(reported []string) []string {
+	var places []string
+	for _, place := range reported[:min(len(reported), placesMost)] {
+		line := []rune(strings.Join(strings.Fields(place), " "))
+		places = append(places, string(line[:min(len(line), placeRunesLimit)]))
+	}
+	return places
 }

@@ -142,14 +142,18 @@ type Python struct {
 	Values        ValuesSide `json:"values"`
 	LoadersUnread int        `json:"loaders_unread"`
 	// EpochsCutShort: a data loader was ended early so that what follows an epoch was seen.
-	EpochsCutShort     bool    `json:"epochs_cut_short"`
-	LargerLoaderUnread bool    `json:"larger_loader_unread"`
-	IdleOptimizer      bool    `json:"idle_optimizer"`
-	MemoryFraction     bool    `json:"memory_fraction"`
-	Tuning             Tuning  `json:"tuning"`
-	HostPeakBytes      int64   `json:"host_peak_bytes"`
-	BeganUnix          float64 `json:"began_unix"`
-	WallSeconds        float64 `json:"wall_seconds"`
+	EpochsCutShort bool `json:"epochs_cut_short"`
+	// ChangesAhead are places of the program that change what its loop works on, or that use a model, and that a later step reaches;
+	// EvaluationsAhead use a model without gradients and with no larger batch.
+	ChangesAhead       []string `json:"changes_ahead"`
+	EvaluationsAhead   []string `json:"evaluations_ahead"`
+	LargerLoaderUnread bool     `json:"larger_loader_unread"`
+	IdleOptimizer      bool     `json:"idle_optimizer"`
+	MemoryFraction     bool     `json:"memory_fraction"`
+	Tuning             Tuning   `json:"tuning"`
+	HostPeakBytes      int64    `json:"host_peak_bytes"`
+	BeganUnix          float64  `json:"began_unix"`
+	WallSeconds        float64  `json:"wall_seconds"`
 	// EnvironmentKept says whether the variables that put the virtual GPU under a process were still there. Foreign names a library
 	// of torch that is for another processor.
 	EnvironmentKept *bool  `json:"environment_kept"`

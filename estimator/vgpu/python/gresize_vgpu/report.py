@@ -226,6 +226,8 @@ def write(watch, reason, exception=None, initializing=False):
             "loaders_unread": unread,
             "larger_loader_unread": larger,
             "epochs_cut_short": watch.phases.turned,
+            "changes_ahead": watch.horizon.changing,
+            "evaluations_ahead": watch.horizon.evaluating,
             "tuning": watch.tuning.counts(),
             "idle_optimizer": watch.idle_optimizer(),
             "memory_fraction": _memory_fraction(watch),

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, layers, ledger, operators, phases, policy, ranks, releases, report, shadow_calls, tuning, values
+from . import after_import, horizon, layers, ledger, operators, phases, policy, ranks, releases, report, shadow_calls, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -50,6 +50,7 @@ class Watch:
         self.calls = shadow_calls.Calls(torch) if torch.version.cuda else None
         self.saves = values.Saves()
         self.phases = phases.Phases()
+        self.horizon = horizon.Horizon(self.seconds)
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
         self.layers = layers.Layers(torch) if report.wants_part("modules") else None
         self.operators = operators.Operators(torch) if report.wants_part("operators") else None
@@ -118,15 +119,27 @@ class Watch:
         self.phases.step()
         if self.operators is not None:
             _quietly(self.operators.on_step, number)
+        _quietly(self.horizon.observe, sys._getframe())
         allocated, reserved = self.peaks()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
-        if self.cuda_used() and self._enough(number) and not self.phases.wants_more(time.monotonic() - self.begin):
+        if self.cuda_used() and self._enough(number) and not self._wants_more(number):
             self.stop("stopped")
         elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
             report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
         if self.operators is not None:
             self.operators.go_on()
+
+    def _wants_more(self, number):
+        """Whether something is near that was not seen: a branch that the loop's counter opens, or what follows an epoch."""
+        try:
+            # Ranks that went on for different times would wait for each other.
+            alone = os.environ.get("WORLD_SIZE", "1") == "1"
+            if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone):
+                return True
+        except Exception:
+            report.complain()
+        return self.phases.wants_more(time.monotonic() - self.begin)
 
     def flat(self):
         if len(self.history) <= FLAT_STEPS:
