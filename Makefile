@@ -93,7 +93,7 @@ setup-slurm:
 build-programs:
 	@mkdir -p $(BUILD)/bin $(BUILD)/libexec $(BUILD)/lib
 	@$(GO_BUILD) -o $(BUILD)/bin/ ./cmd/gresize ./cmd/gresized
-	@CGO_ENABLED=0 $(GO_BUILD) -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch ./cmd/gresize-estimator
+	@CGO_ENABLED=0 $(GO_BUILD) -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch ./cmd/gresize-epilog ./cmd/gresize-estimator
 	@rm -rf $(BUILD)/lib/profiles && mkdir -p $(BUILD)/lib/profiles
 	@cp estimator/gpu/profiles/*.json $(BUILD)/lib/profiles/
 

@@ -38,6 +38,7 @@ var buildFake = sync.OnceValues(func() (string, error) {
 		{"go", "build", "-tags", "failpoint", "-o", dir + "/bin/gresized", "./cmd/gresized"},
 		{"go", "build", "-o", dir + "/libexec/gresize-launch", "./cmd/gresize-launch"},
 		{"go", "build", "-o", dir + "/libexec/gresize-probe", "./e2e/fakeprobe"},
+		{"go", "build", "-o", dir + "/libexec/gresize-epilog", "./cmd/gresize-epilog"},
 		{"make", "-s", "-C", "slurm/plugin", "OUT=" + dir + "/plugin"},
 	} {
 		cmd := exec.Command(command[0], command[1:]...)
@@ -70,6 +71,12 @@ const smallNodeMiB = 16 << 10
 // newFakeSite starts one. The daemon runs.
 func newFakeSite(t *testing.T, mode string, hold time.Duration) *fakeSite {
 	t.Helper()
+	return newFakeSiteWith(t, mode, hold, "")
+}
+
+// newFakeSiteWith starts one with further tables of gresize.toml.
+func newFakeSiteWith(t *testing.T, mode string, hold time.Duration, config string) *fakeSite {
+	t.Helper()
 	build, err := buildFake()
 	must(t, err)
 	cluster := minicluster.Default()
@@ -78,7 +85,7 @@ func newFakeSite(t *testing.T, mode string, hold time.Duration) *fakeSite {
 			cluster.Nodes[i].RealMemoryMiB = smallNodeMiB
 		}
 	}
-	started, err := site.Start(t.Context(), site.Options{Build: build, Cluster: cluster, Mode: mode, Hold: hold, Config: "[policy]\nwatch = \"15s\"\n"})
+	started, err := site.Start(t.Context(), site.Options{Build: build, Cluster: cluster, Mode: mode, Hold: hold, Config: "[policy]\nwatch = \"15s\"\n" + config})
 	must(t, err)
 	s := &fakeSite{Site: started, t: t, hold: hold}
 	t.Cleanup(func() {

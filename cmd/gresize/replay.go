@@ -153,7 +153,11 @@ func again(player replay.Player, line decisionlog.Line, estimates []estimator.Es
 	if len(estimates) == 0 {
 		return job, false, false
 	}
-	job.Result = player.Decide(line.Job, estimates)
+	var margin decisionlog.Margin
+	if line.Decision != nil {
+		margin = line.Decision.Margin
+	}
+	job.Result = player.Decide(line.Job, estimates, margin)
 	different = job.Verdict != job.WasVerdict || job.Verdict == decisionlog.Rewrite && !request.Equivalent(job.Now, job.WasNow)
 	return job, different, true
 }

@@ -72,5 +72,9 @@ var fixedKeys = []struct {
 	{"slurm", func(c *config.Config) any { return c.Slurm }},
 	{"probe.listen", func(c *config.Config) any { return c.Probe.Listen }},
 	{"probe.launch_socket", func(c *config.Config) any { return c.Probe.LaunchSocket }},
+	{"cache", func(c *config.Config) any { return c.Cache }},
+	{"margin.target_failure_rate", func(c *config.Config) any { return c.Margin.TargetFailureRate }},
+	{"oom", func(c *config.Config) any { return c.OOM }},
+	{"actuals", func(c *config.Config) any { return c.Actuals }},
 	{"estimator", func(c *config.Config) any { return c.Estimators }},
 }

@@ -16,7 +16,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gresize/gresize/daemon/actuals"
+	"github.com/gresize/gresize/daemon/calibration"
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probeapi"
@@ -58,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if *check != "" {
 		return checkOnly(*check, stdout, stderr)
 	}
-	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	logger := slog.New(systemd.LogHandler(stderr))
 	if err := serve(ctx, *path, logger); err != nil {
 		logger.Error("gresized ends", "error", err)
 		return exitFailed
@@ -133,13 +136,19 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	}
 	estimators := newEstimators(c, logger)
 	defer estimators.Close()
+	calibrator, err := actuals.NewCalibrator(ctx, log, calibration.Options{TargetFailureRate: c.Margin.TargetFailureRate})
+	if err != nil {
+		return errors.Join(err, probeListener.Close())
+	}
+	keeper := actuals.NewKeeper(actuals.Config{Log: log, Slurm: slurm, Calibrator: calibrator, Requeue: c.OOM.Requeue, Logger: logger})
 	manager := jobs.New(jobs.Config{
 		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version,
 		Log: log, Spool: files, Slurm: slurm, Launcher: &launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout},
-		Estimator: estimators, Logger: logger, Failpoint: failpoint(),
+		Estimator: estimators, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})
 	probes := probeapi.New(manager, checkBundle, logger)
 	probes.Recording = recordingFor(c, logger)
+	probes.Handle(epilog.Path, keeper.Handler(actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}))
 	submits := server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager, Logger: logger})
 	listener, err := systemd.Listener(socketName)
 	if err == nil && listener == nil {
@@ -163,6 +172,10 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	wait.Go(func() {
 		again := reloader{path: path, address: probeListener.Addr().String(), started: c, manager: manager, logger: logger}
 		again.listen(ctx, reloads)
+	})
+	wait.Go(func() { keeper.Run(ctx) })
+	wait.Go(func() {
+		keeper.Account(ctx, actuals.Sacct{Path: c.Actuals.Sacct, ConfPath: c.Slurm.Conf, Every: c.Actuals.SacctEvery.Std()})
 	})
 	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, logger) })
 	logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)

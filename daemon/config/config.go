@@ -47,6 +47,11 @@ type Config struct {
 	VRAM           VRAM           `toml:"vram"`
 	Host           Host           `toml:"host"`
 	Estimators     []Estimator    `toml:"estimator"`
+	// Cache says when an earlier job's answer is good for a later one.
+	Cache   Cache   `toml:"cache"`
+	Margin  Margin  `toml:"margin"`
+	OOM     OOM     `toml:"oom"`
+	Actuals Actuals `toml:"actuals"`
 }
 
 // Socket is where the plugin finds the daemon.
@@ -166,6 +171,9 @@ type Host struct {
 func Defaults() Config {
 	return Config{
 		Mode:           Shadow,
+		Cache:          CacheVerify,
+		Margin:         Margin{TargetFailureRate: 0.01, FloorPercent: 1, FloorMin: 128 << 20},
+		Actuals:        Actuals{Unmunge: "/usr/bin/unmunge", Sacct: "/usr/bin/sacct"},
 		DefaultProfile: "a100-80",
 		Socket:         Socket{Path: "/run/gresize/submit.sock", AllowUsers: []string{"slurm"}, MaxConnections: 256},
 		Log:            Log{Path: "/var/lib/gresize/decisions.db", Spool: "/var/lib/gresize/spool"},

@@ -209,6 +209,9 @@ func (c *Config) check() *FileError {
 	if fault := c.checkEstimators(bad); fault != nil {
 		return fault
 	}
+	if fault := c.checkActuals(bad); fault != nil {
+		return fault
+	}
 	return c.checkTargets(bad)
 }
 

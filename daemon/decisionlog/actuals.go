@@ -37,7 +37,7 @@ const (
 
 // Margin is the evidence of the margin of a decision.
 type Margin struct {
-	// Kind is "fixed", "calibrated" or "floor".
+	// Kind is "fixed", "seen" (the fixed one would have been less than what has been seen), "calibrated" or "floor".
 	Kind string `json:"kind"`
 	// Group are the actuals from which it was taken, such as "gpu=rtx3060 estimator=vgpu confidence=exact".
 	Group string `json:"group,omitempty"`
@@ -156,13 +156,14 @@ type Measured struct {
 	EstimateBytes int64
 	// PeakBytes is what was measured; 0: nothing was, and the job died of memory.
 	PeakBytes int64
-	// Died says that the job ran out of the memory of its GPU.
-	Died bool
+	Outcome   Outcome
+	// ElapsedGPUSeconds is 0 where it is not known.
+	ElapsedGPUSeconds int64
 }
 
 // Measured returns estimates with what was measured, oldest first, of actuals with a larger id than after. Jobs whose estimate has no number are left out.
 func (l *Log) Measured(ctx context.Context, after int64, limit int) ([]Measured, error) {
-	rows, err := l.db.QueryContext(ctx, `SELECT a.id, a.job, a.run, a.at, e.gpu, e.estimator, e.confidence, e.comfortable_high_bytes, coalesce(a.peak_bytes, 0), a.outcome = 'out_of_memory'
+	rows, err := l.db.QueryContext(ctx, `SELECT a.id, a.job, a.run, a.at, e.gpu, e.estimator, e.confidence, e.comfortable_high_bytes, coalesce(a.peak_bytes, 0), a.outcome, coalesce(a.elapsed_gpu_seconds, 0)
 		FROM actuals a INDEXED BY actuals_peaks JOIN estimates e
 		ON e.id = iif(a.after_rewrite, (SELECT d.estimate FROM decisions d WHERE d.job = a.job ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = a.job))
 		WHERE a.id > ? AND (a.peak_bytes IS NOT NULL OR a.outcome = 'out_of_memory') AND e.comfortable_high_bytes > 0 ORDER BY a.id LIMIT ?`, after, limit)
@@ -173,7 +174,7 @@ func (l *Log) Measured(ctx context.Context, after int64, limit int) ([]Measured,
 	if err := each(rows, func() error {
 		var m Measured
 		var at int64
-		err := rows.Scan(&m.ID, &m.Job, &m.Run, &at, &m.GPU, &m.Estimator, &m.Confidence, &m.EstimateBytes, &m.PeakBytes, &m.Died)
+		err := rows.Scan(&m.ID, &m.Job, &m.Run, &at, &m.GPU, &m.Estimator, &m.Confidence, &m.EstimateBytes, &m.PeakBytes, &m.Outcome, &m.ElapsedGPUSeconds)
 		m.At = instant(at)
 		all = append(all, m)
 		return err

@@ -47,6 +47,11 @@ type Slurm interface {
 	Cancel(ctx context.Context, id uint32) error
 }
 
+// Margins is what jobs have really used, as far as it decides on the margin of the next one.
+type Margins interface {
+	Margin(*estimator.Estimate) (policy.Calibrated, decisionlog.Margin)
+}
+
 // Launcher submits probes; *launch.Client is the real one.
 type Launcher interface {
 	Submit(ctx context.Context, r launch.Request) (uint32, error)
@@ -103,7 +108,9 @@ type Config struct {
 	Slurm     Slurm
 	Launcher  Launcher
 	Estimator Estimator
-	Logger    *slog.Logger
+	// Margins knows what is known of the margin of an estimate; nil: nothing is.
+	Margins Margins
+	Logger  *slog.Logger
 	// Poll is the time between two looks at the queue; 0: one second.
 	Poll time.Duration
 	// LaunchSettle is how long after a restart a probe of which nothing is known may still appear; 0: 15 s.

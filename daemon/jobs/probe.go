@@ -66,6 +66,9 @@ func (m *Manager) waitsTooLong(l *life) bool {
 
 // launchProbe writes down that a probe is asked for, and asks.
 func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
+	if again, left := m.diedBefore(ctx, l); left {
+		return again
+	}
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
 		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())

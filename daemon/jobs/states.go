@@ -94,6 +94,7 @@ const (
 	codeImpossible     = "impossible_on_this_cluster"
 	codeWaitedTooLong  = "waited_too_long"
 	codeModeChanged    = "mode_changed"
+	codeDiedBefore     = "died_after_rewrite"
 	codeLookAgain      = "tried_on_the_new_card"
 	codeRunning        = "running"
 	codeWaiting        = "waiting_with_nothing_wrong"

@@ -312,11 +312,13 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 	if l.looks > 1 {
 		in.LeastFitsBytes = m.now().Rules.FitsOf(l.job.Profile)
 	}
+	evidence := m.margin(l.estimate, &in)
 	d := m.now().Rules.Decide(in)
+	evidence.Kind = d.MarginKind
 	if d.Verdict == policy.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
 		return m.lookAgain(ctx, l, d, forAll)
 	}
-	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, NeedBytes: d.NeedBytes,
+	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
 		Target: d.Target, Change: d.Change}
 	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision, Estimate: forAll})
 }

@@ -65,6 +65,9 @@ type Rules struct {
 	// MarginPercent and MarginMinBytes make the margin that is added to the estimate: the larger of the two.
 	MarginPercent  int
 	MarginMinBytes int64
+	// FloorPercent and FloorMinBytes are below what no calibrated margin goes: the larger of the two.
+	FloorPercent  int
+	FloorMinBytes int64
 	// Upsizing allows a larger card than was asked for when the job would die on the one that was.
 	Upsizing bool
 	// Rows, smallest first.
@@ -88,6 +91,8 @@ type Input struct {
 	Estimate   estimator.Estimate
 	Version    request.Version
 	EnvDropped bool
+	// Margin is what is known of such estimates.
+	Margin Calibrated
 	// LeastFitsBytes leaves out rows that hold less: a need that was found on a card does not speak for smaller ones.
 	LeastFitsBytes int64
 }
@@ -98,9 +103,11 @@ type Decision struct {
 	Code        string
 	Reason      string
 	MarginBytes int64
-	NeedBytes   int64
-	Target      request.Target
-	Change      request.Change
+	// MarginKind is empty where there was no margin.
+	MarginKind string
+	NeedBytes  int64
+	Target     request.Target
+	Change     request.Change
 	// Profile and FitsBytes are those of the row that was chosen.
 	Profile   string
 	FitsBytes int64
@@ -120,7 +127,8 @@ func (r Rules) Decide(in Input) Decision {
 	if !ok || len(in.Estimate.Ranks) > count {
 		return leave(CodeNotOneRank, "the estimate is for %d GPUs, and the job asks for %d", len(in.Estimate.Ranks), count)
 	}
-	d := Decision{MarginBytes: max(rank.ComfortableHighBytes/100*int64(r.MarginPercent), r.MarginMinBytes)}
+	d := Decision{}
+	d.MarginBytes, d.MarginKind = r.margin(rank.ComfortableHighBytes, in.Margin)
 	d.NeedBytes = rank.ComfortableHighBytes + d.MarginBytes
 	need := fmt.Sprintf("the job needs %s: %s estimated (%s, confidence %s) and %s margin",
 		size(d.NeedBytes), size(rank.ComfortableHighBytes), in.Estimate.Estimator, in.Estimate.Confidence, size(d.MarginBytes))

@@ -62,6 +62,7 @@ type Server struct {
 	logger  *slog.Logger
 	slots   chan struct{}
 	uploads chan struct{}
+	mux     *http.ServeMux
 	http    http.Server
 }
 
@@ -69,6 +70,7 @@ type Server struct {
 func New(source Source, check Check, logger *slog.Logger) *Server {
 	s := &Server{source: source, check: check, logger: logger, slots: make(chan struct{}, maxAtOnce), uploads: make(chan struct{}, maxUploads)}
 	mux := http.NewServeMux()
+	s.mux = mux
 	mux.HandleFunc("GET /v1/probes/{name}", s.job)
 	mux.HandleFunc("POST /v1/probes/{name}/result", s.result)
 	mux.HandleFunc("POST /v1/probes/{name}/failure", s.failure)
@@ -76,6 +78,9 @@ func New(source Source, check Check, logger *slog.Logger) *Server {
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
 	return s
 }
+
+// Handle serves one more page on the same address, for POST requests only; its handler has bounds of its own. It must be called before Serve.
+func (s *Server) Handle(path string, handler http.Handler) { s.mux.Handle("POST "+path, handler) }
 
 // Serve answers until Close.
 func (s *Server) Serve(listener net.Listener) error {

@@ -36,8 +36,8 @@ type Result struct {
 	AssumedVersion bool `json:"assumed_slurm_version,omitempty"`
 }
 
-// Decide goes the way of the daemon: it looks at the estimate on the first card, and where that points to another card, at the one on that card.
-func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate) Result {
+// Decide goes the way of the daemon, with the margin that had been learnt when the job was decided: it looks at the estimate on the first card, and where that points to another card, at the one on that card.
+func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, margin decisionlog.Margin) Result {
 	version, err := request.ParseVersion(job.SlurmVersion)
 	assumed := err != nil
 	if assumed {
@@ -53,7 +53,7 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate) Resu
 			return Result{Verdict: decisionlog.LeaveAlone, Code: CodeNoEstimate, AssumedVersion: assumed,
 				Reason: fmt.Sprintf("the job would be tried on %s, of which the log has no estimate", profile)}
 		}
-		in := policy.Input{Asked: job.Asked, Estimate: estimate, Version: version}
+		in := policy.Input{Asked: job.Asked, Estimate: estimate, Version: version, Margin: policy.Calibrated{Ratio: margin.Ratio}}
 		if look > 1 {
 			in.LeastFitsBytes = p.Rules.FitsOf(profile)
 		}

@@ -54,7 +54,7 @@ func TestDecidesAsTheDaemonDoes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := Player{Rules: c.rules, ProfileOf: func(request.Request) string { return "a100-80" }, Version: request.Version{Major: 22, Minor: 5}}
 			job := decisionlog.Job{Account: "physics", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}
-			got := p.Decide(job, c.estimates)
+			got := p.Decide(job, c.estimates, decisionlog.Margin{})
 			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion {
 				t.Errorf("%+v", got)
 			}
@@ -68,11 +68,11 @@ func TestReleaseOfTheLogCounts(t *testing.T) {
 		Rows: []policy.Row{{FitsBytes: 12 << 30, Target: request.Target{Gres: "gpu:small:1"}}, {FitsBytes: 80 << 30, Target: request.Target{Gres: "gpu:large:1"}}}}}
 	job := decisionlog.Job{Asked: request.Request{TresPerNode: "gres:gpu:1"}, SlurmVersion: "22.05.8"}
 	estimates := []estimator.Estimate{estimateOn("a100-80", 8)}
-	if got := p.Decide(job, estimates); got.Verdict == decisionlog.Rewrite || got.AssumedVersion {
+	if got := p.Decide(job, estimates, decisionlog.Margin{}); got.Verdict == decisionlog.Rewrite || got.AssumedVersion {
 		t.Errorf("on 22.05: %+v", got)
 	}
 	job.SlurmVersion = ""
-	if got := p.Decide(job, estimates); got.Verdict != decisionlog.Rewrite || !got.AssumedVersion || !strings.Contains(got.Now.TresPerNode, "small") {
+	if got := p.Decide(job, estimates, decisionlog.Margin{}); got.Verdict != decisionlog.Rewrite || !got.AssumedVersion || !strings.Contains(got.Now.TresPerNode, "small") {
 		t.Errorf("on the release that is assumed: %+v", got)
 	}
 }

@@ -232,7 +232,7 @@ var sliceName = regexp.MustCompile(`(?:^|[-_])[1-7]g\.([0-9]+)gb`)
 // Rules are the policy of the site.
 func (s *Site) Rules() policy.Rules {
 	c := s.Config
-	r := policy.Rules{Scope: s.scope(), MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), Upsizing: c.Policy.Upsizing,
+	r := policy.Rules{Scope: s.scope(), MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), FloorPercent: c.Margin.FloorPercent, FloorMinBytes: int64(c.Margin.FloorMin), Upsizing: c.Policy.Upsizing,
 		Counted:    policy.Counted{Name: c.VRAM.Gres, UnitBytes: int64(c.VRAM.Per), Max: c.VRAM.Max},
 		Host:       policy.Host{Lower: c.Host.LowerMem, MarginPercent: c.Host.MarginPercent, MarginMinBytes: int64(c.Host.MarginMin), FloorBytes: int64(c.Host.Floor)},
 		ShardBytes: int64(c.Shard.Per), ShardMax: c.Shard.Max, Own: c.OwnFeatures(), Cards: map[string]policy.Card{}}

@@ -133,7 +133,11 @@ func (s *Site) bringUp(ctx context.Context) error {
 	cluster.PluginConf = s.path("etc/plugin.conf")
 	cluster.VGPUDir = filepath.Join(s.opts.Build, "lib", "vgpu")
 	cluster.Log = s.opts.Log
+	cluster.Epilog = s.path("etc/epilog")
 	var err error
+	if cluster.Nodes, err = s.withAccounting(cluster.Nodes); err != nil {
+		return err
+	}
 	if s.Cluster, err = minicluster.Start(ctx, cluster); err != nil {
 		return err
 	}
@@ -141,6 +145,9 @@ func (s *Site) bringUp(ctx context.Context) error {
 		return err
 	}
 	if s.probes, err = freeAddress(); err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.path("etc/epilog"), []byte(s.epilog()), 0o755); err != nil {
 		return err
 	}
 	if err := os.WriteFile(s.path("etc/gresize.toml"), []byte(s.config()), 0o644); err != nil {
@@ -197,6 +204,7 @@ func (s *Site) config() string {
 	fmt.Fprintf(&b, "[slurm]\nconf = %q\n\n", s.Cluster.Conf())
 	fmt.Fprintf(&b, "[probe]\npartition = \"probe\"\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = %q\ntime_limit = \"5m\"\nmemory = \"3GiB\"\ncpus = 2\n\n",
 		s.probes, s.path("run-root/launch.sock"), s.opts.Hold, s.opts.ProbeBudget)
+	fmt.Fprintf(&b, "[actuals]\nmunge_socket = %q\n\n", s.Cluster.MungeSocket())
 	for _, node := range s.opts.Cluster.Nodes {
 		for _, word := range gpuWords(node) {
 			fmt.Fprintf(&b, "[gpu.%s]\nprofile = %q\n\n", word, node.GPUModel)
@@ -319,7 +327,7 @@ func (s *Site) Stop() {
 // Logs are the last lines of our daemons and of Slurm's.
 func (s *Site) Logs(lines int) string {
 	var b strings.Builder
-	for _, name := range []string{"gresized.log", "launch.log"} {
+	for _, name := range []string{"gresized.log", "launch.log", "epilog.log"} {
 		data, err := os.ReadFile(s.path("log/" + name))
 		if err != nil {
 			continue

@@ -151,6 +151,11 @@ func (c *Client) Cancel(ctx context.Context, id uint32) error {
 	return c.run(ctx, filepath.Join(filepath.Dir(c.config.Scontrol), "scancel"), []string{strconv.FormatUint(uint64(id), 10)}, discard)
 }
 
+// Requeue puts a batch job that has ended back into the queue. Slurm keeps it back for two minutes by itself.
+func (c *Client) Requeue(ctx context.Context, id uint32) error {
+	return c.run(ctx, c.config.Scontrol, []string{"requeue", strconv.FormatUint(uint64(id), 10)}, discard)
+}
+
 // show calls each for every line that is a record, and counts all lines that are not empty.
 func (c *Client) show(ctx context.Context, argv []string, each func(Job), count *int) error {
 	return c.run(ctx, c.config.Scontrol, argv, func(out io.Reader) error {

@@ -18,7 +18,7 @@ const record = `JobId=7 JobName=my run UserId=al(ice)(1001) GroupId=users(100) M
 
 func TestParseJob(t *testing.T) {
 	j, ok := ParseJob([]byte(record))
-	want := Job{ID: 7, Name: "my run", UserID: 1001, State: "PENDING", Reason: "BeginTime", Partition: "gpu", ExitCode: "0:0",
+	want := Job{ID: 7, Name: "my run", UserID: 1001, State: "PENDING", Reason: "BeginTime", Partition: "gpu", ExitCode: "0:0", StdOut: "/home/a b/slurm-7.out", StdErr: "/home/a b/slurm-7.out",
 		EligibleAt: time.Date(2026, 11, 28, 2, 29, 41, 0, time.UTC), StartAt: time.Date(2026, 11, 28, 2, 29, 41, 0, time.UTC),
 		AdminComment: "site note,gresize:v1:xfednkyf56 ", Request: request.Request{TresPerNode: "gres:gpu:1", CpusPerTres: "gres:gpu:2", Features: "gpu80g", MemPerNodeMiB: 200}}
 	if !ok || j != want {
@@ -55,6 +55,14 @@ func TestParseMiB(t *testing.T) {
 	for text, want := range map[string]uint64{"200M": 200, "3G": 3072, "2T": 2 << 20, "0": 0, "1.50G": 0, "": 0, "M": 0, "x": 0, "-1M": 0, "99999999999999999999M": 0} {
 		if got := parseMiB(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+func TestParseElapsed(t *testing.T) {
+	for text, want := range map[string]time.Duration{"00:00:00": 0, "00:01:30": 90 * time.Second, "2-03:00:01": 51*time.Hour + time.Second, "INVALID": 0, "": 0, "1:2": 0, "-1:00:00": 0, "9999999999-00:00:00": 0} {
+		if got := parseElapsed(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -24,6 +24,12 @@ type Job struct {
 	QOS       string
 	NodeList  string
 	ExitCode  string
+	// StdOut and StdErr are the files of a batch job's output, as its owner named them.
+	StdOut, StdErr string
+	// Restarts is how often the job was requeued.
+	Restarts int
+	// RunTime is that of the present or last run.
+	RunTime time.Duration
 	// EligibleAt is the time before which the job does not start: its begin time while that lies ahead.
 	EligibleAt   time.Time
 	StartAt      time.Time
@@ -67,7 +73,7 @@ func (j Job) Token() string {
 // knownKeys are the keys that are read, and those that end a value with blanks in it.
 var knownKeys = map[string]bool{
 	"JobId": true, "ArrayJobId": true, "ArrayTaskId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
-	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Features": true, "MinMemoryNode": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
+	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Restarts": true, "RunTime": true, "Features": true, "MinMemoryNode": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
 	"Comment": true, "StdErr": true, "StdIn": true, "StdOut": true, "Power": true, "Extra": true, "Container": true, "CpusPerTres": true, "MemPerTres": true,
 	"TresPerJob": true, "TresPerNode": true, "TresPerSocket": true, "TresPerTask": true, "MailUser": true, "MailType": true, "TresBind": true, "TresFreq": true,
 }
@@ -129,6 +135,9 @@ func ParseJob(line []byte) (j Job, ok bool) {
 	j.Name, j.AdminComment = values["JobName"], values["AdminComment"]
 	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = first("JobState"), first("Reason"), first("Partition"), first("NodeList"), first("ExitCode")
 	j.Account, j.QOS = first("Account"), first("QOS")
+	j.StdOut, j.StdErr = values["StdOut"], values["StdErr"]
+	j.Restarts, _ = strconv.Atoi(first("Restarts"))
+	j.RunTime = parseElapsed(first("RunTime"))
 	j.EligibleAt, j.StartAt = parseTime(first("EligibleTime")), parseTime(first("StartTime"))
 	j.Request = request.Request{
 		TresPerNode: first("TresPerNode"), TresPerJob: first("TresPerJob"), TresPerSocket: first("TresPerSocket"), TresPerTask: first("TresPerTask"),
@@ -173,4 +182,25 @@ func parseTime(s string) time.Time {
 		return time.Time{}
 	}
 	return t
+}
+
+// parseElapsed reads [days-]hours:minutes:seconds; 0 when it is something else.
+func parseElapsed(s string) time.Duration {
+	days, clock, found := strings.Cut(s, "-")
+	if !found {
+		days, clock = "0", s
+	}
+	parts := strings.Split(clock, ":")
+	if len(parts) != 3 {
+		return 0
+	}
+	var total time.Duration
+	for i, unit := range []time.Duration{24 * time.Hour, time.Hour, time.Minute, time.Second} {
+		n, err := strconv.ParseUint(append([]string{days}, parts...)[i], 10, 20)
+		if err != nil {
+			return 0
+		}
+		total += time.Duration(n) * unit
+	}
+	return total
 }

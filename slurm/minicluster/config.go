@@ -100,6 +100,9 @@ func (c *Cluster) slurmConf() string {
 	// A busy machine must not make Slurm give up on a node or on an answer.
 	set("SlurmdTimeout", "3600")
 	set("MessageTimeout", "20")
+	if c.opts.Epilog != "" {
+		set("Epilog", c.opts.Epilog)
+	}
 	set("TaskProlog", c.path("bin/task_prolog"))
 	set("StateSaveLocation", c.path("state"))
 	set("SlurmctldPidFile", c.path("run/slurmctld/pid"))

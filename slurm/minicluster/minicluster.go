@@ -50,6 +50,8 @@ type Options struct {
 	VGPUDir string
 	// UserEnv are NAME=value lines of the users' login environment, so of every job; a later PATH replaces the usual one.
 	UserEnv []string
+	// Epilog is a program that every node runs as root after each job, or empty. It is not copied, and may be made after Start.
+	Epilog string
 	// Log gets a line for each step of starting and stopping, when it is not nil.
 	Log io.Writer
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
 # nvidia-smi of the virtual GPU: answers the forms that job scripts use, from the profile of the modelled device.
+#   nvidia-smi --query-accounted-apps=FIELDS …: from the reports in GRESIZE_VGPU_REPORT_DIR, which processes leave there when they end
 #   nvidia-smi | nvidia-smi -L | nvidia-smi --query-gpu=FIELDS --format=csv[,noheader][,nounits] [-i N] | nvidia-smi -q
 # A card nobody uses: memory.used is the context alone. Unknown options are ignored, as a job script must not die of them.
 set -u
@@ -37,7 +38,9 @@ while [ $# -gt 0 ]; do
 	-h | --help) mode=help ;;
 	--query-gpu=*) mode=query query=${1#*=} ;;
 	--query-gpu) mode=query query=${2:-}; [ $# -gt 1 ] && shift ;;
-	--query-compute-apps* | --query-accounted-apps*) mode=none ;;
+	--query-compute-apps*) mode=none ;;
+	--query-accounted-apps=*) mode=accounted query=${1#*=} ;;
+	--query-accounted-apps) mode=accounted query=${2:-}; [ $# -gt 1 ] && shift ;;
 	--format=*) format=${1#*=} ;;
 	--format) format=${2:-}; [ $# -gt 1 ] && shift ;;
 	-i | --id) only=${2:-}; [ $# -gt 1 ] && shift ;;
@@ -109,6 +112,25 @@ table_row() {
 	printf '|%4d  %-28.28s   On  | %s |                    0 |\n' "$1" "$name" "$(bus "$1")"
 	printf '| N/A   35C    P0              70W / 700W | %7dMiB / %7dMiB |      0%%      Default |\n' "$used_mib" "$total_mib"
 }
+accounted_rows() { # DEVICE: one row for each report of a process that took memory there
+	for report in "${GRESIZE_VGPU_REPORT_DIR:-/nonexistent}"/native-*.json; do
+		[ -r "$report" ] || continue
+		pid=${report##*/native-} pid=${pid%.json}
+		peak=$(sed -n 's/.*{"index":'"$1"',[^}]*"peak_bytes":\([0-9][0-9]*\).*/\1/p' "$report")
+		case $peak in '' | 0) continue ;; esac
+		peak_mib=$(((peak + context) / 1048576))
+		row accounted_field "$1"
+	done
+}
+accounted_field() { # NAME DEVICE
+	case $1 in
+	pid) printf '%s' "$pid" ;;
+	max_memory_usage) mib "$peak_mib" ;;
+	time) if has nounits; then printf 0; else printf '0 ms'; fi ;;
+	gpu_util | mem_util) percent 0 ;;
+	*) field "$1" "$2" ;;
+	esac
+}
 details_row() {
 	printf 'GPU %s\n    Product Name                          : %s\n    GPU UUID                              : %s\n' "$(bus "$1")" "$name" "$(uuid "$1")"
 	printf '    FB Memory Usage\n        Total                             : %s MiB\n        Used                              : %s MiB\n        Free                              : %s MiB\n' \
@@ -126,6 +148,10 @@ details)
 	each_device details_row
 	;;
 help) echo 'NVIDIA System Management Interface (virtual GPU): -L, -q, --query-gpu=FIELDS --format=csv[,noheader][,nounits], -i N' ;;
+accounted)
+	has noheader || row header ''
+	each_device accounted_rows
+	;;
 none) ;;
 *)
 	date

@@ -1,0 +1,114 @@
+package actuals
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gresize/gresize/daemon/epilog"
+)
+
+const (
+	// maxCredentialBytes is above a report in munge's form.
+	maxCredentialBytes = 64 << 10
+	// maxAtOnce bounds the credentials that are read at the same moment: anybody can send some.
+	maxAtOnce     = 4
+	unmungeLimit  = 5 * time.Second
+	handlingLimit = 20 * time.Second
+)
+
+// Munge reads credentials: it says who made one, on this cluster, and what is in it.
+type Munge struct {
+	// Unmunge is the program, Socket that of munged; empty: its default place.
+	Unmunge, Socket string
+}
+
+// Open returns the payload of a credential and the user id of who made it. munged itself refuses what is old, was read before, or has another key.
+func (m Munge) Open(ctx context.Context, credential []byte) (payload []byte, uid uint32, err error) {
+	ctx, cancel := context.WithTimeout(ctx, unmungeLimit)
+	defer cancel()
+	args := []string{"--keys=STATUS,UID", "--numeric"}
+	if m.Socket != "" {
+		args = append(args, "--socket="+m.Socket)
+	}
+	command := exec.CommandContext(ctx, m.Unmunge, args...)
+	command.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
+	command.Stdin = bytes.NewReader(credential)
+	command.WaitDelay = time.Second
+	out, err := command.Output()
+	if err != nil {
+		return nil, 0, fmt.Errorf("unmunge: %w", err)
+	}
+	return parseUnmunged(out)
+}
+
+// parseUnmunged reads "STATUS: 0", "UID: 0", an empty line, and the payload.
+func parseUnmunged(out []byte) (payload []byte, uid uint32, err error) {
+	head, payload, found := bytes.Cut(out, []byte("\n\n"))
+	if !found {
+		return nil, 0, errors.New("unmunge: no payload")
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(head)) {
+		key, value, _ := strings.Cut(line, ":")
+		values[key] = strings.TrimSpace(value)
+	}
+	n, err := strconv.ParseUint(values["UID"], 10, 32)
+	if err != nil || values["STATUS"] != "0" {
+		return nil, 0, fmt.Errorf("unmunge: status %q, uid %q", values["STATUS"], values["UID"])
+	}
+	return payload, uint32(n), nil
+}
+
+// Opener is *Munge, or a stand-in.
+type Opener interface {
+	Open(ctx context.Context, credential []byte) (payload []byte, uid uint32, err error)
+}
+
+// Handler takes reports of Epilogs: a munge credential that root of a node has made, in the body of a POST.
+func (k *Keeper) Handler(opener Opener) http.Handler {
+	slots := make(chan struct{}, maxAtOnce)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case slots <- struct{}{}:
+			defer func() { <-slots }()
+		default:
+			http.Error(w, "busy, try again", http.StatusServiceUnavailable)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), handlingLimit)
+		defer cancel()
+		credential, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCredentialBytes))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			return
+		}
+		payload, uid, err := opener.Open(ctx, credential)
+		if err != nil || uid != 0 {
+			k.config.Logger.Warn("report of an Epilog refused", "from", r.RemoteAddr, "uid", uid, "error", err)
+			http.Error(w, "not a credential of root of this cluster", http.StatusForbidden)
+			return
+		}
+		report, err := epilog.ParseReport(payload)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		answer, err := k.Epilog(ctx, report)
+		if err != nil {
+			k.config.Logger.Error("report of an Epilog not recorded", "slurm_job_id", report.JobID, "node", report.Node, "error", err)
+			http.Error(w, "not possible at this moment", http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+}

@@ -1,0 +1,388 @@
+package actuals
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/gresize/gresize/daemon/calibration"
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/request"
+)
+
+var (
+	asked   = request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}
+	changed = request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}
+)
+
+// cluster is one job in memory.
+type cluster struct {
+	mu     sync.Mutex
+	job    client.Job
+	gone   bool
+	refuse int
+	calls  []string
+}
+
+func (c *cluster) Job(context.Context, uint32) (client.Job, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return client.Job{}, client.ErrNoJob
+	}
+	return c.job, nil
+}
+
+func (c *cluster) Update(_ context.Context, owner, id uint32, set []request.Assignment, start client.Start) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, fmt.Sprintf("update %d %d %v keep=%v", owner, id, set, start.Keep))
+	c.job.Request = asked
+	return nil
+}
+
+func (c *cluster) Requeue(_ context.Context, id uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, fmt.Sprint("requeue ", id))
+	if c.refuse > 0 {
+		c.refuse--
+		return &client.CommandError{Command: "scontrol", ExitCode: 1, Stderr: "Requeue is not allowed"}
+	}
+	c.job.State, c.job.Restarts = "PENDING", c.job.Restarts+1
+	return nil
+}
+
+type bench struct {
+	t      *testing.T
+	log    *decisionlog.Log
+	slurm  *cluster
+	keeper *Keeper
+	said   *bytes.Buffer
+	row    int64
+}
+
+// newBench has one job that was changed to the small card, ran there as job 7 of user 1001, and failed.
+func newBench(t *testing.T, requeue bool) *bench {
+	t.Helper()
+	log, err := decisionlog.Open(t.Context(), filepath.Join(t.TempDir(), "log.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	at := time.Now()
+	row, err := log.AddJob(t.Context(), decisionlog.Job{Token: "tok", Mode: "enforce", UID: 1001, GID: 100, Name: "train", Asked: asked, Fingerprint: "f", ScriptSHA256: "s", SubmittedAt: at}, decisionlog.Event{At: at, State: "held"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.Exact, Fits: true,
+		Ranks: []estimator.Rank{{PeakReservedBytes: 10 << 30, ComfortableBytes: 10 << 30, ComfortableHighBytes: 10 << 30}}}
+	for _, step := range []decisionlog.Transition{{From: "held", To: "estimated", SlurmJobID: 7, Estimate: &answer},
+		{From: "estimated", To: "verified", Finished: true, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite, Code: "smaller_row_fits", Change: request.Change{Result: changed}}}} {
+		step.Job, step.At = row, at
+		if err := log.Advance(t.Context(), step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bench{t: t, log: log, row: row, said: new(bytes.Buffer),
+		slurm: &cluster{job: client.Job{ID: 7, UserID: 1001, State: "COMPLETING", ExitCode: "1:0", RunTime: 90 * time.Second, Request: changed, StdOut: "/home/a/out", StdErr: "/home/a/err"}}}
+	calibrator, err := NewCalibrator(t.Context(), log, calibration.Options{TargetFailureRate: 0.2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.keeper = NewKeeper(Config{Log: log, Slurm: b.slurm, Calibrator: calibrator, Requeue: requeue, Logger: slog.New(slog.NewTextHandler(b.said, nil)), Poll: 5 * time.Millisecond})
+	return b
+}
+
+func (b *bench) report(r epilog.Report) epilog.Answer {
+	b.t.Helper()
+	r.Schema, r.JobID, r.Node = epilog.Schema, 7, "gpu1"
+	if r.UID == 0 {
+		r.UID = 1001
+	}
+	answer, err := b.keeper.Epilog(b.t.Context(), r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer
+}
+
+func (b *bench) story() decisionlog.Story {
+	b.t.Helper()
+	s, err := b.log.StoryOf(b.t.Context(), b.row)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+func codes(s decisionlog.Story) (all []string) {
+	for _, e := range s.Events {
+		if e.Code != "" {
+			all = append(all, e.Code)
+		}
+	}
+	return all
+}
+
+const line = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+
+func TestADeathIsAnAlarmAndTheJobRunsAgain(t *testing.T) {
+	b := newBench(t, true)
+	answer := b.report(epilog.Report{Peaks: []epilog.Peak{{GPU: "0", PeakBytes: 11 << 30, Processes: 2}}})
+	if diff := cmp.Diff(epilog.Answer{Scan: []string{"/home/a/err", "/home/a/out"}, GID: 100}, answer); diff != "" {
+		t.Fatal(diff)
+	}
+	for range 2 { // a report may come twice
+		b.report(epilog.Report{MemoryLine: line})
+	}
+	s := b.story()
+	if len(s.Actuals) != 2 || s.Actuals[0].Source != decisionlog.NVMLAccounting || s.Actuals[0].PeakBytes != 11<<30 || *s.Actuals[0].ElapsedGPUSeconds != 90 || s.Actuals[0].Detail != "the largest of 2 processes" ||
+		s.Actuals[1].Outcome != decisionlog.OutOfMemory || !s.Actuals[1].AfterRewrite || s.Actuals[1].Detail != line {
+		t.Errorf("%+v", s.Actuals)
+	}
+	if said := b.said.String(); strings.Count(said, "level=WARN") != 1 || !strings.Contains(said, "slurm_job_id=7") {
+		t.Error(said)
+	}
+	if dead, err := b.log.DiedAfterRewrite(t.Context(), 1001, "f"); err != nil || dead != 7 {
+		t.Errorf("%d %v", dead, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { b.keeper.Run(ctx) })
+	time.Sleep(30 * time.Millisecond) // the Epilog still runs
+	b.slurm.mu.Lock()
+	early := len(b.slurm.calls)
+	b.slurm.job.State = "FAILED"
+	b.slurm.mu.Unlock()
+	deadline := time.Now().Add(5 * time.Second)
+	for !slices.Contains(codes(b.story()), codeRequestRestored) && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	wait.Wait()
+	if diff := cmp.Diff([]string{codeDied, codeRequeued, codeRequestRestored}, codes(b.story())); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"requeue 7", "update 1001 7 [{Features gpu80g}] keep=true"}, b.slurm.calls); diff != "" || early != 0 {
+		t.Errorf("%d early; %s", early, diff)
+	}
+	// It dies again on what its owner asked for: no second rescue, and nothing is our fault.
+	b.slurm.job.State = "COMPLETING"
+	b.report(epilog.Report{MemoryLine: line})
+	if open, err := b.log.OpenRescues(t.Context()); err != nil || len(open) != 0 || !slices.Contains(codes(b.story()), codeOutOfMemory) {
+		t.Errorf("%+v %v %v", open, err, codes(b.story()))
+	}
+}
+
+func TestWhatIsNoDeath(t *testing.T) {
+	b := newBench(t, true)
+	b.slurm.job.ExitCode, b.slurm.job.State = "0:0", "COMPLETING"
+	if answer := b.report(epilog.Report{}); len(answer.Scan) != 0 {
+		t.Errorf("a job that did not fail is looked through: %+v", answer)
+	}
+	b.report(epilog.Report{MemoryLine: line})
+	if s := b.story(); len(s.Actuals) != 1 || s.Actuals[0].Outcome != decisionlog.Completed || s.Actuals[0].Source != decisionlog.Reported {
+		t.Errorf("a job that caught the error is dead: %+v", s.Actuals)
+	}
+	if answer := b.report(epilog.Report{UID: 1002, MemoryLine: line}); len(answer.Scan) != 0 || len(b.story().Actuals) != 1 {
+		t.Error("another user's report was taken for this job's")
+	}
+	shared := newBench(t, false)
+	shared.slurm.job.Request = request.Request{TresPerNode: "gres/shard:5"}
+	shared.report(epilog.Report{Peaks: []epilog.Peak{{GPU: "0", PeakBytes: 1 << 30, Processes: 1}}})
+	if s := shared.story(); s.Actuals[0].PeakBytes != 0 || s.Actuals[0].AfterRewrite {
+		t.Errorf("what others used of a shared GPU: %+v", s.Actuals)
+	}
+	away := newBench(t, false)
+	away.slurm.gone = true
+	away.report(epilog.Report{MemoryLine: line})
+	if s := away.story(); len(s.Actuals) != 1 || s.Actuals[0].ExitCode != nil || s.Actuals[0].Outcome != decisionlog.OutOfMemory {
+		t.Errorf("%+v", s.Actuals)
+	}
+	if open, err := away.log.OpenRescues(t.Context()); err != nil || len(open) != 0 {
+		t.Errorf("the site does not want it: %+v %v", open, err)
+	}
+}
+
+func TestARescueThatIsRefusedEnds(t *testing.T) {
+	b := newBench(t, true)
+	b.slurm.job.State, b.slurm.refuse = "FAILED", maxTries
+	b.report(epilog.Report{MemoryLine: line})
+	ctx, stop := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { b.keeper.Run(ctx) })
+	deadline := time.Now().Add(5 * time.Second)
+	for !slices.Contains(codes(b.story()), codeRequeueRefused) && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	wait.Wait()
+	last := b.story().Events[len(b.story().Events)-1]
+	if last.Code != codeRequeueRefused || !strings.Contains(last.Detail, "Requeue is not allowed") || len(b.slurm.calls) != maxTries {
+		t.Errorf("%+v %v", last, b.slurm.calls)
+	}
+}
+
+func TestCalibratorLearnsOnce(t *testing.T) {
+	b := newBench(t, false)
+	b.report(epilog.Report{Peaks: []epilog.Peak{{GPU: "0", PeakBytes: 12 << 30, Processes: 1}}})
+	b.report(epilog.Report{MemoryLine: line})
+	e := &estimator.Estimate{Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.Exact}
+	known, evidence := b.keeper.config.Calibrator.Margin(e)
+	if known.Worst != 1.2 || known.Ratio != 0 || evidence.Actuals != 1 {
+		t.Errorf("%+v %+v", known, evidence)
+	}
+	// A new daemon knows the same.
+	again, err := NewCalibrator(t.Context(), b.log, calibration.Options{TargetFailureRate: 0.2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, ev := again.Margin(e); k != known || ev != evidence {
+		t.Errorf("%+v %+v", k, ev)
+	}
+	// A run that failed early below its estimate says nothing.
+	early := newBench(t, false)
+	early.report(epilog.Report{Peaks: []epilog.Peak{{GPU: "0", PeakBytes: 1 << 30, Processes: 1}}})
+	if _, evidence := early.keeper.config.Calibrator.Margin(e); evidence.Actuals != 0 {
+		t.Errorf("%+v", evidence)
+	}
+}
+
+type opener struct {
+	uid uint32
+	err error
+}
+
+func (o opener) Open(_ context.Context, c []byte) ([]byte, uint32, error) { return c, o.uid, o.err }
+
+func TestHandlerTakesRootsReportsOnly(t *testing.T) {
+	b := newBench(t, false)
+	good, err := json.Marshal(epilog.Report{Schema: epilog.Schema, JobID: 7, UID: 1001, Node: "gpu1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		who  opener
+		body string
+		code int
+	}{
+		{"root", opener{}, string(good), 200}, {"a user", opener{uid: 1001}, string(good), 403}, {"no credential", opener{err: errors.New("no")}, string(good), 403},
+		{"no report", opener{}, "{}", 400}, {"an unknown field", opener{}, `{"schema":"gresize.epilog/1","x":1}`, 400}, {"too large", opener{}, strings.Repeat("x", maxCredentialBytes+1), 413},
+	} {
+		w := httptest.NewRecorder()
+		b.keeper.Handler(c.who).ServeHTTP(w, httptest.NewRequest(http.MethodPost, epilog.Path, strings.NewReader(c.body)))
+		if w.Code != c.code {
+			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.code)
+		}
+	}
+	if n := len(b.story().Actuals); n != 1 {
+		t.Errorf("%d actuals", n)
+	}
+}
+
+func TestParseUnmunged(t *testing.T) {
+	payload, uid, err := parseUnmunged([]byte("STATUS:           0\nUID:              1001\n\n{\"a\":1}\n\nb"))
+	if err != nil || uid != 1001 || string(payload) != "{\"a\":1}\n\nb" {
+		t.Errorf("%q %d %v", payload, uid, err)
+	}
+	for _, bad := range []string{"", "UID: 0\nSTATUS: 0\n", "STATUS: 15\nUID: 0\n\nx", "STATUS: 0\n\nUID: 0", "STATUS: 0\nUID: -1\n\nx"} {
+		if _, _, err := parseUnmunged([]byte(bad)); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// sacctOutput has the form of sacct 23.02 with --parsable2 --noconvert; gpumem is counted in bytes. A user cannot write into any of these columns.
+const sacctOutput = `7|1001|FAILED|1:0|90|billing=1,cpu=8,gres/gpu=2,mem=4096M,node=1|
+7.batch|1001|FAILED|1:0|90|cpu=8,gres/gpu=2,mem=4096M,node=1|cpu=00:01:20,energy=0,fs/disk=100,gres/gpumem=11811160064,gres/gpuutil=98,mem=3072M,pages=0,vmem=0
+7.extern||COMPLETED|0:0|90|billing=1|gres/gpumem=5
+8|1001|RUNNING|0:0|10|gres/gpu=1|
+9|1002|CANCELLED by 1002|0:15|5|gres/gpu:a100=1,gres/gpu=1|
+10|1001|TIMEOUT|0:0|3600|gres/gpu=1|gres/gpumem=7.5G
+12_3|1001|COMPLETED|0:0|1|x|y
+broken
+13|x|COMPLETED|0:0|1||
+14.batch|1001|COMPLETED|0:0|1||gres/gpumem=9G
+`
+
+func TestParseSacct(t *testing.T) {
+	want := []accounted{{JobID: 7, UID: 1001, State: "FAILED", Exit: "1:0", Elapsed: 90 * time.Second, GPUs: 2, PeakBytes: 11811160064}, {JobID: 8, UID: 1001, State: "RUNNING", Exit: "0:0", Elapsed: 10 * time.Second, GPUs: 1},
+		{JobID: 9, UID: 1002, State: "CANCELLED", Exit: "0:15", Elapsed: 5 * time.Second, GPUs: 1}, {JobID: 10, UID: 1001, State: "TIMEOUT", Exit: "0:0", Elapsed: time.Hour, GPUs: 1, PeakBytes: 15 << 29}}
+	if diff := cmp.Diff(want, parseSacct(sacctOutput)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func FuzzParseSacct(f *testing.F) {
+	f.Add(sacctOutput)
+	f.Add("1|2|COMPLETED|0:0|9999999999|gres/gpu=NaN|gres/gpumem=1e308T")
+	f.Fuzz(func(t *testing.T, text string) {
+		for _, a := range parseSacct(text) {
+			if a.PeakBytes < 0 || a.PeakBytes > estimator.MaxBytes || a.GPUs < 0 || a.Elapsed < 0 {
+				t.Fatalf("%+v", a)
+			}
+		}
+	})
+}
+
+func TestAccountingIsAskedInTurnAndMatchesOwners(t *testing.T) {
+	b := newBench(t, false)
+	var askedFor [][]uint32
+	ask := func(_ context.Context, ids []uint32) ([]accounted, error) {
+		askedFor = append(askedFor, ids)
+		return parseSacct(sacctOutput), nil
+	}
+	if _, err := b.keeper.account(t.Context(), ask, 0); err != nil {
+		t.Fatal(err)
+	}
+	s := b.story()
+	if len(s.Actuals) != 1 || s.Actuals[0].Source != decisionlog.SacctGPUMem || s.Actuals[0].PeakBytes != 11811160064 || *s.Actuals[0].ElapsedGPUSeconds != 180 || !s.Actuals[0].AfterRewrite {
+		t.Errorf("%+v", s.Actuals)
+	}
+	if _, err := b.keeper.account(t.Context(), ask, 0); err != nil || len(askedFor) != 1 {
+		t.Errorf("asked again for what is known: %v %v", askedFor, err)
+	}
+}
+
+func TestSacctIsARealCommandWithABound(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	s := Sacct{Path: write("good", "printf '%s\\n' \"$@\" >"+dir+"/args\nprintf '7|1001|COMPLETED|0:0|1||\\n'\n"), ConfPath: "/etc/slurm.conf"}
+	jobs, err := s.ask(t.Context(), []uint32{7, 8})
+	if err != nil || len(jobs) != 1 {
+		t.Errorf("%+v %v", jobs, err)
+	}
+	s.Path = write("disabled", "echo 'Slurm accounting storage is disabled' >&2; exit 1\n")
+	if _, err := s.ask(t.Context(), []uint32{7}); err == nil || !strings.Contains(err.Error(), "disabled") {
+		t.Errorf("%v", err)
+	}
+	s.Path = write("flood", "exec head -c 20000000 /dev/zero\n")
+	if _, err := s.ask(t.Context(), []uint32{7}); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("%v", err)
+	}
+}

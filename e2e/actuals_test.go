@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// dies fails with PyTorch's words on the small card, as a job does that needs more than was estimated, and runs well on the large one.
+const dies = `#!/bin/sh
+if [ "$SLURMD_NODENAME" = gpu1 ]; then
+	echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' >&2
+	exit 1
+fi
+sleep 1
+`
+
+// submitScript runs sbatch on a script of its own.
+func (s *fakeSite) submitScript(name, text string, args ...string) string {
+	s.t.Helper()
+	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	must(s.t, err)
+	must(s.t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	id, err := s.Cluster.Sbatch(s.t.Context(), minicluster.DefaultUser, append(append([]string{"--mem=200M", "--time=5"}, args...), name)...)
+	must(s.t, err)
+	return id
+}
+
+// TestDeath: a job that dies of GPU memory on what it was given raises an alarm, runs again with what its owner had asked for, and its like are left alone.
+func TestDeath(t *testing.T) {
+	t.Parallel()
+	s := newFakeSiteWith(t, "enforce", time.Minute, "[oom]\nrequeue = true\n")
+	s.answer(says(t, 7, estimator.Exact))
+
+	good := s.submit(tooLarge...)
+	id := s.submitScript("dies.sh", dies, tooLarge...)
+	var story decisionlog.Story
+	code := func(word string) func() bool {
+		return func() bool {
+			var err error
+			story, err = s.story(id)
+			return err == nil && slices.ContainsFunc(story.Events, func(e decisionlog.Event) bool { return e.Code == word })
+		}
+	}
+	waitUntil(t, 60*time.Second, "the alarm", code("out_of_memory_after_rewrite"))
+	waitUntil(t, 60*time.Second, "the request to be put back", code("request_restored"))
+	if len(story.Actuals) < 2 || story.Actuals[0].Source != decisionlog.Reported || story.Actuals[0].Outcome != decisionlog.Failed || story.Actuals[0].Node != "gpu1" || story.Actuals[0].ExitCode == nil || *story.Actuals[0].ExitCode != 1 ||
+		story.Actuals[1].Source != decisionlog.EpilogOOM || !story.Actuals[1].AfterRewrite || !strings.Contains(story.Actuals[1].Detail, "Tried to allocate 2.00 GiB") {
+		t.Errorf("%+v", story.Actuals)
+	}
+	logs, err := os.ReadFile(filepath.Join(filepath.Dir(filepath.Dir(s.LogPath())), "log", "gresized.log"))
+	must(t, err)
+	if !strings.Contains(string(logs), "level=WARN") || !strings.Contains(string(logs), "died of GPU memory on what gresize had given it") {
+		t.Error("no warning in the journal")
+	}
+
+	// The same again is not shrunk again.
+	next := s.submitScript("dies.sh", dies, tooLarge...)
+	if story := s.finished(next, 30*time.Second); story.Job.State != jobs.StateReleased || story.Decisions[0].Code != "died_after_rewrite" || len(story.Probes) != 0 {
+		t.Errorf("%s: %+v", states(story), story.Decisions)
+	}
+	if job := s.completed(next, 30*time.Second); job["NodeList"] != "gpu2" {
+		t.Errorf("it ran on %s", job["NodeList"])
+	}
+	// The one that died waits for Slurm's two minutes, and runs on the card that its owner had asked for.
+	if job := s.completed(id, 4*time.Minute); job["NodeList"] != "gpu2" || job["Restarts"] != "1" {
+		t.Errorf("it ran on %s after %s restarts", job["NodeList"], job["Restarts"])
+	}
+	waitUntil(t, 20*time.Second, "the report of the second run", func() bool {
+		story, err := s.story(id)
+		return err == nil && slices.ContainsFunc(story.Actuals, func(a decisionlog.Actual) bool {
+			return a.Run == 1 && a.Outcome == decisionlog.Completed && !a.AfterRewrite && a.Node == "gpu2"
+		})
+	})
+	if story := s.finished(good, 20*time.Second); len(story.Actuals) != 1 || story.Actuals[0].Outcome != decisionlog.Completed || !story.Actuals[0].AfterRewrite {
+		t.Errorf("a job that ran well: %+v", story.Actuals)
+	}
+	log, err := decisionlog.OpenReadOnly(t.Context(), s.LogPath())
+	must(t, err)
+	defer log.Close()
+	if lines, err := log.List(t.Context(), 10, decisionlog.Filter{OutOfMemory: true}); err != nil || len(lines) != 1 || lines[0].Job.ID != story.Job.ID {
+		t.Errorf("%+v %v", lines, err)
+	}
+}

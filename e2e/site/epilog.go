@@ -1,0 +1,41 @@
+package site
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// withAccounting gives every job on a GPU node a folder in which its processes leave what they took on the virtual GPU: the accounting that NVML keeps of a
+// real one, which nvidia-smi reads there.
+func (s *Site) withAccounting(nodes []minicluster.Node) ([]minicluster.Node, error) {
+	nodes = append([]minicluster.Node(nil), nodes...)
+	for i := range nodes {
+		if nodes[i].GPUs == 0 {
+			continue
+		}
+		folder := s.accounting(nodes[i].Name)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
+			return nil, err
+		}
+		nodes[i].GPUEnv = append(append([]string(nil), nodes[i].GPUEnv...), "GRESIZE_VGPU_REPORT_DIR="+folder)
+	}
+	return nodes, nil
+}
+
+func (s *Site) accounting(node string) string { return s.path(filepath.Join("accounting", node)) }
+
+// epilog is what a site would write: it never fails, and says where gresized is. The variables are those of the node's virtual GPU.
+func (s *Site) epilog() string {
+	return fmt.Sprintf(`#!/bin/sh
+export PATH=%[1]s:/usr/bin:/bin GRESIZE_VGPU_REPORT_DIR=%[2]s/"$SLURMD_NODENAME" GRESIZE_VGPU_PROFILE=%[3]s/"$SLURMD_NODENAME".profile
+%[4]s -url http://%[5]s -munge-socket %[6]s -folder %[7]s/"$SLURMD_NODENAME" 2>>%[8]s
+exit 0
+`, filepath.Join(s.Cluster.Dir(), "share", "vgpu-bin"), s.path("accounting"), filepath.Join(s.Cluster.Dir(), "gpu"), filepath.Join(s.libexec, "gresize-epilog"), s.probes,
+		s.Cluster.MungeSocket(), s.path("run-root/epilog"), s.path("log/epilog.log"))
+}
