@@ -90,3 +90,45 @@ func TestDeath(t *testing.T) {
 		t.Errorf("%+v %v", lines, err)
 	}
 }
+
+// TestCache: the second submission of the same job with the same files is answered without a run, and no longer when one of the files has changed.
+func TestCache(t *testing.T) {
+	t.Parallel()
+	s := newFakeSite(t, "enforce", time.Minute)
+	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	must(t, err)
+	read := filepath.Join(dir, "train.py")
+	must(t, os.WriteFile(read, []byte("a"), 0o644))
+	answer := says(t, 7, estimator.Exact)
+	answer.Reads = []string{read, filepath.Join(dir, "not there yet")}
+	s.answer(answer)
+	fromCache := func(story decisionlog.Story) (looks int, said string) {
+		for _, e := range story.Events {
+			if e.Code == "answered_from_cache" {
+				looks, said = looks+1, e.Detail
+			}
+		}
+		return looks, said
+	}
+
+	first := s.submit(tooLarge...)
+	s.completed(first, 60*time.Second)
+	if story := s.finished(first, 20*time.Second); story.Job.State != jobs.StateVerified || len(story.Probes) != 2 {
+		t.Fatalf("%s with %d probes", states(story), len(story.Probes))
+	}
+	// A probe that is only to look at files dies when it is made to run.
+	s.answer(fakeAnswer{Die: true})
+	second := s.submit(tooLarge...)
+	job := s.completed(second, 60*time.Second)
+	story := s.finished(second, 20*time.Second)
+	looks, said := fromCache(story)
+	if want := "answered from cache of job " + first + ": all files that its probe read are unchanged"; job["NodeList"] != "gpu1" || story.Job.State != jobs.StateVerified || looks != 2 || said != want || len(story.Probes) != 1 {
+		t.Errorf("on %s, %s, %d looks from the cache (%s), %d probes", job["NodeList"], states(story), looks, said, len(story.Probes))
+	}
+	must(t, os.WriteFile(read, []byte("b"), 0o644))
+	third := s.submit(tooLarge...)
+	s.completed(third, 60*time.Second)
+	if story := s.finished(third, 20*time.Second); story.Decisions[0].Code != "probe_lost" {
+		t.Errorf("a changed file was not seen: %s, %+v", states(story), story.Decisions)
+	}
+}

@@ -110,6 +110,8 @@ type fakeAnswer struct {
 	Die          bool    `json:"die"`
 	// Bundles are by the GPU on which the job is tried.
 	Bundles map[string][]byte `json:"bundles"`
+	// Reads are the files that the run is said to have read.
+	Reads []string `json:"reads"`
 }
 
 // answer tells the probes that start from now on what to do.

@@ -77,6 +77,20 @@ func (c *client) failure(ctx context.Context, why estimator.Reason) error {
 	return c.post(ctx, "/failure", "application/json", data)
 }
 
+// inputs leaves the list of the files that the script read.
+func (c *client) inputs(ctx context.Context, packed []byte) error {
+	return c.post(ctx, "/inputs", "application/octet-stream", packed)
+}
+
+// unchanged reports that all files are as they were for an earlier job.
+func (c *client) unchanged(ctx context.Context, row int64) error {
+	data, err := json.Marshal(probejob.Unchanged{Job: row})
+	if err != nil {
+		return err
+	}
+	return c.post(ctx, "/unchanged", "application/json", data)
+}
+
 func (c *client) post(ctx context.Context, path, kind string, data []byte) error {
 	// What was found out is worth reporting even when this process has been told to end.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), attempts*requestTimeout)

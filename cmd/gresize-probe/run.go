@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/probe/inputs"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -154,17 +155,58 @@ func (p *program) runJob(ctx context.Context, c *client) error {
 	if err != nil {
 		return err // gresized notices that the probe is gone
 	}
-	bundle, why := p.probe(ctx, job)
+	if unchanged(ctx, job) {
+		return c.unchanged(ctx, job.InputsOf)
+	}
+	result, packed, why := p.probe(ctx, job)
 	if why != nil {
 		return c.failure(ctx, *why)
 	}
-	return c.result(ctx, bundle)
+	if packed != nil {
+		// Without the list the next job is probed again, and that is all.
+		_ = c.inputs(ctx, packed)
+	}
+	return c.result(ctx, result)
+}
+
+// verifyLimit bounds the time for a look at the files of an earlier job: more than that, and the script can be run as well.
+const verifyLimit = time.Minute
+
+// unchanged says that all files are as they were for an earlier job. They are read with the rights of the job's owner, as the job would.
+func unchanged(ctx context.Context, job *probejob.Job) bool {
+	if len(job.Inputs) == 0 || job.InputsOf == 0 {
+		return false
+	}
+	list, err := inputs.Unpack(job.Inputs)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, verifyLimit)
+	defer cancel()
+	changed, err := list.Changed(ctx)
+	return err == nil && changed == ""
+}
+
+// inputsOf is the list of the files that a run read, packed; nil where there is none.
+func inputsOf(ctx context.Context, opened []string, began time.Time) []byte {
+	if len(opened) == 0 {
+		return nil
+	}
+	list, err := inputs.Make(ctx, opened, began)
+	if err != nil {
+		return nil
+	}
+	packed, err := list.Pack()
+	if err != nil {
+		return nil
+	}
+	return packed
 }
 
 // probe runs the job's script. The reason says why there is no bundle.
-func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, *estimator.Reason) {
-	failed := func(err error) (*trace.Bundle, *estimator.Reason) {
-		return nil, &estimator.Reason{Code: "probe_refused", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
+func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, []byte, *estimator.Reason) {
+	failed := func(err error) (*trace.Bundle, []byte, *estimator.Reason) {
+		return nil, nil, &estimator.Reason{Code: "probe_refused", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
 	}
 	profile, err := gpu.Load(job.GPU)
 	if err != nil {
@@ -181,15 +223,16 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	for _, part := range job.Recording.Parts {
 		recording.Parts = append(recording.Parts, trace.Part(part))
 	}
+	began := time.Now()
 	result, err := probe.Run(ctx, probe.Options{
 		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
 		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: probe.BuildVersion(),
-		Engine: p.engine, LibDir: p.libDir,
+		Engine: p.engine, LibDir: p.libDir, RecordOpens: job.RecordInputs,
 	})
 	if err != nil {
 		return failed(err)
 	}
-	return result.Bundle, nil
+	return result.Bundle, inputsOf(ctx, result.Opened, began), nil
 }
 
 // jobEnvironment is what the script would see as a job on one node with its tasks

@@ -231,7 +231,7 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 		for _, g := range groups {
 			all = append(all, *g)
 		}
-		r := report.Make(decisionlog.Span{Jobs: sum.Jobs - sum.WithoutEstimate}, all, words)
+		r := report.Make(decisionlog.Span{Jobs: sum.Jobs - sum.WithoutEstimate}, all, decisionlog.Truth{}, words)
 		return append(r.Cards, r.Total)
 	}
 	sum.Before, sum.After = cards(before), cards(after)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/report"
 )
 
@@ -28,7 +29,8 @@ func newReportCommand() *cobra.Command {
 		Short: "Sum up: GPU-hours asked for, needed and freed",
 		Long: `Sum up what was decided: the GPU-hours that were asked for, that would have done,
 and that are freed, by kind of card; how many jobs were changed, right, too small
-or not known, and why; and what these figures do not say.`,
+or not known, and why; how many died of GPU memory or would have, and how wrong
+the estimates were; and what these figures do not say.`,
 		Example: "  gresize report --since 30d\n  gresize report --since 2026-11-01 --until 2026-12-01 --csv",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -48,7 +50,11 @@ or not known, and why; and what these figures do not say.`,
 			if err != nil {
 				return err
 			}
-			sum := report.Make(span, groups, path.siteWords())
+			truth, err := log.Truth(cmd.Context(), chosen)
+			if err != nil {
+				return err
+			}
+			sum := report.Make(span, groups, truth, path.siteWords())
 			switch {
 			case asJSON:
 				encoder := json.NewEncoder(cmd.OutOrStdout())
@@ -130,6 +136,9 @@ func writeReport(w io.Writer, r report.Report) error {
 			return err
 		}
 	}
+	if err := writeTruth(w, r.Actuals); err != nil {
+		return err
+	}
 	fmt.Fprintln(w, "\nWhat these figures do not say")
 	for _, sentence := range r.NotKnown {
 		if _, err := fmt.Fprintln(w, "  - "+sentence); err != nil {
@@ -137,6 +146,33 @@ func writeReport(w io.Writer, r report.Report) error {
 		}
 	}
 	return nil
+}
+
+// writeTruth says how jobs ended and how wrong the estimates were, as far as it is known.
+func writeTruth(w io.Writer, t decisionlog.Truth) error {
+	fmt.Fprintln(w, "\nHow it went")
+	for _, line := range []struct {
+		n    int64
+		text string
+	}{
+		{t.Known, "jobs of which it is known how they ended"}, {t.Died, "died of GPU memory"}, {t.DiedAfterRewrite, "of them on what gresize had given them"},
+		{t.RanAgain, "of them were run again with what their owner had asked for"}, {t.ShadowMeasured, "changes of shadow mode whose job's memory was measured"},
+		{t.WouldHaveDied, "of them took more than estimate and margin: they would have died on the smallest card"}, {t.FromCache, "jobs were answered from an earlier job, without a run"},
+	} {
+		if _, err := fmt.Fprintf(w, "%8d  %s\n", line.n, line.text); err != nil {
+			return err
+		}
+	}
+	if len(t.Errors) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(table, "\nWhat was measured against the upper end of the estimate\n")
+	fmt.Fprintln(table, "CARD\tESTIMATOR\tCONFIDENCE\tRUNS\tUSED MORE\tMEAN\tWORST\t")
+	for _, e := range t.Errors {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%+.1f %%\t%+.1f %%\t\n", printable(e.GPU, 40), printable(e.Estimator, 40), e.Confidence, e.Runs, e.Over, e.MeanPercent, e.WorstPercent)
+	}
+	return table.Flush()
 }
 
 func writeReportCSV(w io.Writer, r report.Report) error {
@@ -152,6 +188,15 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 			section = "total"
 		}
 		if err := table.row(section, printable(c.Kind, maxTextRunes), "", count(c.Asked), hours(c.GPUHoursAsked), hours(c.GPUHoursNeeded), hours(c.GPUHoursFreed), count(c.WithoutLimit)); err != nil {
+			return err
+		}
+	}
+	for _, line := range []struct {
+		name string
+		n    int64
+	}{{"known", r.Actuals.Known}, {"died_of_memory", r.Actuals.Died}, {"died_after_rewrite", r.Actuals.DiedAfterRewrite}, {"run_again", r.Actuals.RanAgain},
+		{"shadow_measured", r.Actuals.ShadowMeasured}, {"shadow_over_need", r.Actuals.WouldHaveDied}, {"from_cache", r.Actuals.FromCache}} {
+		if err := table.row("actual", line.name, "", count(line.n), "", "", "", ""); err != nil {
 			return err
 		}
 	}

@@ -36,12 +36,7 @@ from the job's AdminComment may be given.`,
 				return err
 			}
 			defer log.Close()
-			var story decisionlog.Story
-			if id, idErr := strconv.ParseUint(args[0], 10, 32); idErr == nil {
-				story, err = log.Story(cmd.Context(), uint32(id))
-			} else {
-				story, err = log.StoryByToken(cmd.Context(), args[0])
-			}
+			story, err := storyOf(cmd, log, args[0])
 			if err != nil {
 				return err
 			}
@@ -59,6 +54,14 @@ from the job's AdminComment may be given.`,
 	path.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// storyOf is the story of a Slurm job id or of a token.
+func storyOf(cmd *cobra.Command, log *decisionlog.Log, name string) (decisionlog.Story, error) {
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return log.Story(cmd.Context(), uint32(id))
+	}
+	return log.StoryByToken(cmd.Context(), name)
 }
 
 func oneArgument(_ *cobra.Command, args []string) error {
@@ -100,12 +103,15 @@ func writeStory(w io.Writer, s decisionlog.Story) error {
 		p.line("decision", "%s (%s)", d.Verdict, d.Code)
 		p.line("", "%s", d.Reason)
 		if d.NeedBytes > 0 {
-			p.line("", "margin %s, need %s", gibibytes(d.MarginBytes), gibibytes(d.NeedBytes))
+			p.line("", "margin %s, need %s%s", gibibytes(d.MarginBytes), gibibytes(d.NeedBytes), marginWords(d.Margin))
 		}
 		if d.Verdict == decisionlog.Rewrite {
 			p.line("", "from %s", j.Asked)
 			p.line("", "to   %s", d.Change.Result)
 		}
+	}
+	for _, a := range s.Actuals {
+		p.line("used", "%s", actualWords(a))
 	}
 	p.line("steps", "")
 	start := j.SubmittedAt

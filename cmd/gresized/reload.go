@@ -16,7 +16,7 @@ import (
 func settingsOf(s *site.Site, address string) jobs.Settings {
 	c := s.Config
 	return jobs.Settings{
-		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), MaxWait: c.Policy.MaxWait.Std(), Arrays: c.Jobs.Arrays, Rules: s.Rules(), ProfileOf: s.ProfileOf,
+		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), MaxWait: c.Policy.MaxWait.Std(), Arrays: c.Jobs.Arrays, Rules: s.Rules(), ProfileOf: s.ProfileOf, Cache: jobs.Cache(c.Cache),
 		Probe: jobs.ProbeOptions{Partition: c.Probe.Partition, Account: c.Probe.Account, QOS: c.Probe.QOS, URL: c.ProbeURL(address),
 			TimeLimitMinutes: int((c.Probe.TimeLimit.Std() + time.Minute - 1) / time.Minute), CPUs: c.Probe.CPUs, MemoryMiB: int(c.Probe.Memory >> 20),
 			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning, StartWithin: c.Probe.StartWithin.Std()},
@@ -72,7 +72,6 @@ var fixedKeys = []struct {
 	{"slurm", func(c *config.Config) any { return c.Slurm }},
 	{"probe.listen", func(c *config.Config) any { return c.Probe.Listen }},
 	{"probe.launch_socket", func(c *config.Config) any { return c.Probe.LaunchSocket }},
-	{"cache", func(c *config.Config) any { return c.Cache }},
 	{"margin.target_failure_rate", func(c *config.Config) any { return c.Margin.TargetFailureRate }},
 	{"oom", func(c *config.Config) any { return c.OOM }},
 	{"actuals", func(c *config.Config) any { return c.Actuals }},

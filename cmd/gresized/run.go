@@ -27,6 +27,7 @@ import (
 	"github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
+	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/slurm/client"
 )
 
@@ -142,7 +143,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	}
 	keeper := actuals.NewKeeper(actuals.Config{Log: log, Slurm: slurm, Calibrator: calibrator, Requeue: c.OOM.Requeue, Logger: logger})
 	manager := jobs.New(jobs.Config{
-		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version,
+		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version, Release: probe.BuildVersion(),
 		Log: log, Spool: files, Slurm: slurm, Launcher: &launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout},
 		Estimator: estimators, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})

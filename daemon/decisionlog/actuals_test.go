@@ -162,3 +162,74 @@ func TestAwaitingAccountingGoesRound(t *testing.T) {
 		t.Errorf("jobs from before: %v %v", ids, err)
 	}
 }
+
+func TestTruth(t *testing.T) {
+	ctx := t.Context()
+	l, _ := openLog(t)
+	first, second := rewritten(t, l, "a", 7, 100), rewritten(t, l, "b", 8, 100)
+	for _, a := range []struct {
+		job int64
+		Actual
+	}{
+		{first, Actual{Source: NVMLAccounting, Outcome: Completed, PeakBytes: 90, AfterRewrite: true}}, {first, Actual{Source: SacctGPUMem, Outcome: Completed, PeakBytes: 80, AfterRewrite: true}},
+		{second, Actual{Source: NVMLAccounting, Outcome: Failed, PeakBytes: 110, AfterRewrite: true}}, {second, Actual{Source: EpilogOOM, Outcome: OutOfMemory, AfterRewrite: true}},
+	} {
+		a.At = at
+		if _, err := l.AddActual(ctx, a.job, a.Actual, nil, a.Outcome == OutOfMemory); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.MoveRescue(ctx, second, RescueRestored, Event{At: at, State: "verified"}); err != nil {
+		t.Fatal(err)
+	}
+	want := Truth{Known: 2, Died: 1, DiedAfterRewrite: 1, RanAgain: 1, Errors: []EstimateError{{GPU: "rtx3060", Estimator: "vgpu", Confidence: "exact", Runs: 2, Over: 1, MeanPercent: 0, WorstPercent: 10}}}
+	got, err := l.Truth(ctx, Filter{})
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if _, err := l.db.Exec("UPDATE jobs SET mode = 'shadow'; UPDATE decisions SET need_bytes = 105"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := l.Truth(ctx, Filter{Verdict: Rewrite}); err != nil || got.ShadowMeasured != 2 || got.WouldHaveDied != 1 {
+		t.Errorf("%+v %v", got, err)
+	}
+	nobody := uint32(1)
+	if got, err := l.Truth(ctx, Filter{UID: &nobody}); err != nil || got.Known != 0 || len(got.Errors) != 0 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestCachedIsOnesOwn(t *testing.T) {
+	ctx := t.Context()
+	l, _ := openLog(t)
+	first, second := rewritten(t, l, "a", 7, 100), rewritten(t, l, "b", 8, 200)
+	if err := l.PutInputs(ctx, first, 1, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.PutInputs(ctx, second, 2, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	c, found, err := l.Cached(ctx, 1001, "f", "rtx3060", 0)
+	if err != nil || !found || c.Job != second || c.SlurmJobID != 8 || string(c.Inputs) != "new" || c.Estimate.GPU != "rtx3060" || c.Estimate.Ranks[0].ComfortableHighBytes != 200 {
+		t.Errorf("%+v %v %v", c, found, err)
+	}
+	if c, found, err := l.Cached(ctx, 1001, "f", "a100-80", first); err != nil || !found || c.Job != first || c.Inputs != nil {
+		t.Errorf("%+v %v %v", c, found, err)
+	}
+	for name, look := range map[string]func() (Cached, bool, error){
+		"user":        func() (Cached, bool, error) { return l.Cached(ctx, 1002, "f", "rtx3060", 0) },
+		"fingerprint": func() (Cached, bool, error) { return l.Cached(ctx, 1001, "g", "rtx3060", 0) },
+		"card":        func() (Cached, bool, error) { return l.Cached(ctx, 1001, "f", "h100", 0) },
+	} {
+		if c, found, err := look(); err != nil || found {
+			t.Errorf("another %s: %+v %v", name, c, err)
+		}
+	}
+	// What was itself taken over is not handed on.
+	if _, err := l.db.Exec("UPDATE estimates SET from_job = 1 WHERE job = ?", second); err != nil {
+		t.Fatal(err)
+	}
+	if c, _, err := l.Cached(ctx, 1001, "f", "rtx3060", 0); err != nil || c.Job != first {
+		t.Errorf("%+v %v", c, err)
+	}
+}

@@ -113,6 +113,8 @@ type Transition struct {
 	// Reported tells what arrived from the probe named in it.
 	Reported *Probe
 	Estimate *estimator.Estimate
+	// FromJob is the row of the job whose probe found the estimate; 0: its own.
+	FromJob  int64
 	Decision *Decision
 }
 
@@ -184,7 +186,7 @@ func advance(ctx context.Context, tx *sql.Tx, t Transition) error {
 	}
 	var estimateID *int64
 	if t.Estimate != nil {
-		if err := addEstimate(ctx, tx, t.Job, t.At, t.Estimate); err != nil {
+		if err := addEstimate(ctx, tx, t.Job, t.At, t.Estimate, t.FromJob); err != nil {
 			return err
 		}
 	}
@@ -214,7 +216,7 @@ func addEvent(ctx context.Context, tx *sql.Tx, job int64, e Event) error {
 	return err
 }
 
-func addEstimate(ctx context.Context, tx *sql.Tx, job int64, at time.Time, e *estimator.Estimate) error {
+func addEstimate(ctx context.Context, tx *sql.Tx, job int64, at time.Time, e *estimator.Estimate, fromJob int64) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -223,8 +225,8 @@ func addEstimate(ctx context.Context, tx *sql.Tx, job int64, at time.Time, e *es
 	if rank, ok := e.Largest(); ok && e.Confidence != estimator.Unknown {
 		comfortable, high = &rank.ComfortableBytes, &rank.ComfortableHighBytes
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO estimates (job, at, estimator, gpu, confidence, comfortable_bytes, comfortable_high_bytes, body) VALUES (?,?,?,?,?,?,?,?)`,
-		job, millis(at), e.Estimator, e.GPU, string(e.Confidence), comfortable, high, string(body))
+	_, err = tx.ExecContext(ctx, `INSERT INTO estimates (job, at, estimator, gpu, confidence, comfortable_bytes, comfortable_high_bytes, body, from_job) VALUES (?,?,?,?,?,?,?,?,nullif(?, 0))`,
+		job, millis(at), e.Estimator, e.GPU, string(e.Confidence), comfortable, high, string(body), fromJob)
 	return err
 }
 

@@ -194,7 +194,7 @@ func optedOut(r *wire.Request) bool {
 // login session, differ between two submissions of the same job.
 var fingerprintVariables = []string{"PATH=", "PYTHON", "VIRTUAL_ENV=", "CONDA_", "LD_", "CUDA", "PYTORCH_", "TORCH", "HF_", "TRANSFORMERS_", "OMP_", "NCCL_", "MODULEPATH=", "LOADEDMODULES=", "XLA_", "TRITON_"}
 
-// fingerprint identifies a job by what decides the memory that it takes. It is stored; answering from it is not done yet.
+// fingerprint identifies a job by what decides the memory that it takes. An answer from the cache needs the same, and the same owner.
 func fingerprint(r *wire.Request) string {
 	var b bytes.Buffer
 	add := func(s string) {
@@ -215,6 +215,9 @@ func fingerprint(r *wire.Request) string {
 	add(fmt.Sprint(len(r.Argv)))
 	for _, a := range r.Argv {
 		add(a)
+	}
+	if r.ArrayInx != "" {
+		add("array " + r.ArrayInx)
 	}
 	var variables []string
 	for _, v := range r.Environment {

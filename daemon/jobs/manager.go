@@ -94,6 +94,8 @@ type Settings struct {
 	Arrays bool
 	Probe  ProbeOptions
 	Rules  policy.Rules
+	// Cache says when an earlier answer is good for a later job.
+	Cache Cache
 	// ProfileOf chooses the GPU profile on which a request is probed.
 	ProfileOf func(request.Request) string
 }
@@ -102,6 +104,8 @@ type Settings struct {
 type Config struct {
 	Settings
 	Version request.Version
+	// Release is that of gresize: an answer of another one is not taken from the cache. Empty: any is.
+	Release string
 
 	Log       *decisionlog.Log
 	Spool     *spool.Spool
@@ -155,6 +159,8 @@ type life struct {
 	checkedSpool bool
 	// since is when the present state was reached, or when this daemon took it over.
 	since time.Time
+	// fromJob is the row of the job whose probe found the estimate, 0: its own; verified is one whose files were found unchanged.
+	fromJob, verified int64
 	// code is that of the latest transition.
 	code string
 	// tries counts failed calls in the present state.

@@ -31,6 +31,10 @@ type ProbeJob struct {
 	Tasks int
 	// Array is set for a task of a job array.
 	Array *probejob.ArrayTask
+	// RecordInputs asks for the files that the script reads; Inputs are those of an earlier job, in the row InputsOf of the log.
+	RecordInputs bool
+	Inputs       []byte
+	InputsOf     int64
 }
 
 // report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
@@ -38,6 +42,8 @@ type report struct {
 	bundleSHA256 string
 	bundleBytes  int64
 	failure      *estimator.Reason
+	// unchanged is an earlier answer whose files the probe found as they were.
+	unchanged *decisionlog.Cached
 }
 
 // ErrUnknownProbe says that there is no such probe, that its key is another, or that it has reported already.
@@ -72,6 +78,11 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
 		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+	}
+	if payload.Array == nil {
+		if again, done := m.fromCache(ctx, l); done {
+			return again
+		}
 	}
 	key := randomWord(32)
 	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token, nth: len(l.seen)}
@@ -249,6 +260,11 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 		answer := estimator.NewUnknown("vgpu", l.job.Profile, *r.failure)
 		l.estimate = &answer
 	}
+	if r.unchanged != nil {
+		t.Code, t.Detail = codeFromCache, answeredFrom(*r.unchanged, filesUnchanged)
+		l.useCached(*r.unchanged)
+		l.verified = r.unchanged.Job
+	}
 	if !m.move(ctx, l, t) {
 		return false
 	}
@@ -281,7 +297,11 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 		}
 		task = &probejob.ArrayTask{JobID: l.job.SlurmJobID, Task: a.Tried[nth], Count: a.Count, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
-	return ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}, nil
+	job := ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}
+	if task == nil {
+		m.verifiable(l, &job)
+	}
+	return job, nil
 }
 
 // ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.

@@ -94,6 +94,7 @@ const (
 	codeImpossible     = "impossible_on_this_cluster"
 	codeWaitedTooLong  = "waited_too_long"
 	codeModeChanged    = "mode_changed"
+	codeFromCache      = "answered_from_cache"
 	codeDiedBefore     = "died_after_rewrite"
 	codeLookAgain      = "tried_on_the_new_card"
 	codeRunning        = "running"

@@ -262,9 +262,10 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 		}
 		l.estimate = &answer
 	}
-	if !m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, Detail: describeEstimate(l.estimate)}) {
+	if !m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, FromJob: l.fromJob, Detail: describeEstimate(l.estimate)}) {
 		return false
 	}
+	l.fromJob = 0
 	l.reported++
 	if len(l.seen) == 0 {
 		l.looks++

@@ -5,6 +5,8 @@
 //
 //	GET  /v1/probes/NAME          the job, see probejob.Job
 //	POST /v1/probes/NAME/result   the bundle, application/octet-stream
+//	POST /v1/probes/NAME/inputs   the files that the script read, before the result (estimator/probe/inputs)
+//	POST /v1/probes/NAME/unchanged  {"job": …} in place of a result, when the files of that earlier job are unchanged
 //	POST /v1/probes/NAME/failure  {"code": …, "detail": …} when there is no bundle
 //
 // The key stands in "Authorization: Bearer KEY".
@@ -27,6 +29,7 @@ import (
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/probe/inputs"
 )
 
 // Bounds on what a stranger may send and how slowly.
@@ -47,6 +50,8 @@ type Source interface {
 	ProbeJob(name, key string) (jobs.ProbeJob, error)
 	ProbeBundle(name, key string, bundle []byte) error
 	ProbeFailure(name, key string, reason estimator.Reason) error
+	ProbeInputs(name, key string, files int, packed []byte) error
+	ProbeUnchanged(name, key string, row int64) error
 }
 
 // Check reads a bundle defensively and returns what is wrong with it.
@@ -74,6 +79,8 @@ func New(source Source, check Check, logger *slog.Logger) *Server {
 	mux.HandleFunc("GET /v1/probes/{name}", s.job)
 	mux.HandleFunc("POST /v1/probes/{name}/result", s.result)
 	mux.HandleFunc("POST /v1/probes/{name}/failure", s.failure)
+	mux.HandleFunc("POST /v1/probes/{name}/inputs", s.inputs)
+	mux.HandleFunc("POST /v1/probes/{name}/unchanged", s.unchanged)
 	s.http = http.Server{Handler: s.bounded(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
 	return s
@@ -123,7 +130,8 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks, Array: job.Array, Recording: s.Recording}
+	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks, Array: job.Array, Recording: s.Recording,
+		RecordInputs: job.RecordInputs, Inputs: job.Inputs, InputsOf: job.InputsOf}
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
 	}
@@ -171,6 +179,45 @@ func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.source.ProbeFailure(r.PathValue("name"), key(r), reason); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) inputs(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	packed, err := io.ReadAll(http.MaxBytesReader(w, r.Body, inputs.MaxPackedBytes))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	list, err := inputs.Unpack(packed)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		return
+	}
+	if err := s.source.ProbeInputs(r.PathValue("name"), key(r), list.Files(), packed); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) unchanged(w http.ResponseWriter, r *http.Request) {
+	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	var body probejob.Unchanged
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFailureBytes)).Decode(&body); err != nil {
+		http.Error(w, "unchanged: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := s.source.ProbeUnchanged(r.PathValue("name"), key(r), body.Job); err != nil {
 		s.refuse(w, r, err)
 		return
 	}

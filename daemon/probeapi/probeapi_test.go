@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/probe/inputs"
 )
 
 // one knows a single probe.
@@ -22,6 +23,8 @@ type one struct {
 	bundle  []byte
 	failure *estimator.Reason
 	disk    error
+	files   int
+	packed  []byte
 }
 
 func (o *one) ProbeJob(name, key string) (jobs.ProbeJob, error) {
@@ -48,6 +51,48 @@ func (o *one) ProbeFailure(name, key string, reason estimator.Reason) error {
 	}
 	o.failure = &reason
 	return nil
+}
+
+func (o *one) ProbeInputs(name, key string, files int, packed []byte) error {
+	_, err := o.ProbeJob(name, key)
+	o.files, o.packed = files, packed
+	return err
+}
+
+func (o *one) ProbeUnchanged(name, key string, row int64) error {
+	if _, err := o.ProbeJob(name, key); err != nil || row != 31 {
+		return jobs.ErrUnknownProbe
+	}
+	o.bundle = []byte("unchanged")
+	return nil
+}
+
+func TestInputsAndUnchanged(t *testing.T) {
+	list := &inputs.List{Schema: inputs.Schema, Folders: []inputs.Folder{{Path: "/a/", Names: []string{"b"}, Digest: strings.Repeat("a", 32)}}}
+	packed, err := list.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &one{}
+	s := New(source, checkGood, slog.New(slog.DiscardHandler))
+	for _, c := range []struct {
+		page, key, body string
+		code            int
+	}{
+		{"inputs", "x", string(packed), 403}, {"inputs", "k", "no gzip", 422}, {"inputs", "k", string(packed), 204}, {"inputs", "k", strings.Repeat("x", inputs.MaxPackedBytes+1), 413},
+		{"unchanged", "k", "x", 400}, {"unchanged", "k", `{"job":30}`, 403}, {"unchanged", "k", `{"job":31}`, 204}, {"unchanged", "k", `{"job":31}`, 403},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/v1/probes/p/"+c.page, strings.NewReader(c.body))
+		r.Header.Set("Authorization", "Bearer "+c.key)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r)
+		if w.Code != c.code {
+			t.Errorf("%s %.20q: %d %s, want %d", c.page, c.body, w.Code, w.Body, c.code)
+		}
+	}
+	if source.files != 1 || !bytes.Equal(source.packed, packed) {
+		t.Errorf("%d files", source.files)
+	}
 }
 
 func checkGood(r io.ReaderAt, size int64) error {

@@ -36,6 +36,12 @@ type Job struct {
 	Tasks int `json:"tasks,omitempty"`
 	// Array is set for a task of a job array.
 	Array *ArrayTask `json:"array,omitempty"`
+	// RecordInputs asks for the list of the files that the script reads.
+	RecordInputs bool `json:"record_inputs,omitempty"`
+	// Inputs are the files that the probe of an earlier job read, in the form of estimator/probe/inputs: when all of them are unchanged, nothing is run, and
+	// that is reported with InputsOf, which is that job's row in the log.
+	Inputs   []byte `json:"inputs,omitempty"`
+	InputsOf int64  `json:"inputs_of,omitempty"`
 	// Recording is how the script is run and what is recorded of it.
 	Recording Recording `json:"recording,omitzero"`
 }
@@ -69,6 +75,12 @@ func (r *Recording) validate() error {
 		}
 	}
 	return nil
+}
+
+// Unchanged is the word of a probe that all files are as they were for an earlier job.
+type Unchanged struct {
+	// Job is Job.InputsOf.
+	Job int64 `json:"job"`
 }
 
 // Validate returns the first fault with the field's name.

@@ -74,6 +74,8 @@ type Report struct {
 	Outcomes []OutcomeLine `json:"outcomes"`
 	Cards    []Card        `json:"cards"`
 	Total    Card          `json:"total"`
+	// Actuals is what is known of how jobs ended, and of how wrong their estimates were.
+	Actuals decisionlog.Truth `json:"actuals"`
 	// NotKnown are sentences that belong beside the figures.
 	NotKnown []string `json:"not_known"`
 }
@@ -150,9 +152,9 @@ func gpusOf(r request.Request) float64 {
 	return float64(max(n, 1))
 }
 
-// Make sums up. own are the words with which the site tells its cards apart; empty: every feature counts.
-func Make(span decisionlog.Span, groups []decisionlog.Group, own map[string]bool) Report {
-	r := Report{Jobs: span.Jobs, Users: span.Users, Total: Card{Kind: TotalKind}}
+// Make sums up. truth is what is known of what the jobs really used; own are the words with which the site tells its cards apart; empty: every feature counts.
+func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.Truth, own map[string]bool) Report {
+	r := Report{Jobs: span.Jobs, Users: span.Users, Actuals: truth, Total: Card{Kind: TotalKind}}
 	cards := map[string]*Card{}
 	card := func(kind string) *Card {
 		if cards[kind] == nil {
@@ -237,14 +239,14 @@ func withWordsGiven(own map[string]bool, groups []decisionlog.Group) map[string]
 
 func notKnown(shadow, withoutLimit int64, r Report) []string {
 	says := []string{
-		"How long jobs ran, and how much memory they took, is not recorded yet: hours are the time limits that owners gave, and no figure here proves an estimate right.",
+		fmt.Sprintf("Hours are the time limits that owners gave, not what jobs took. Of %d of %d jobs it is known how they ended (docs/actuals.md).", r.Actuals.Known, r.Jobs),
 		"A job counts with the GPUs that its request names; on several nodes, or by the task, it has more.",
 	}
 	if withoutLimit > 0 {
 		says = append(says, fmt.Sprintf("%d of %d jobs gave no time limit, or it was not recorded: they are in no hours.", withoutLimit, r.Jobs))
 	}
 	if shadow > 0 {
-		says = append(says, fmt.Sprintf("%d changes were only recorded (shadow mode): whether the jobs would have run well on the smaller card was not seen.", shadow))
+		says = append(says, fmt.Sprintf("%d changes were only recorded (shadow mode): whether the jobs would have run well on the smaller card is known of the %d whose memory was measured.", shadow, r.Actuals.ShadowMeasured))
 	}
 	var unknown int64
 	for _, line := range r.Outcomes {

@@ -69,7 +69,7 @@ func TestReport(t *testing.T) {
 		{Asked: large, Now: small, Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 4, LimitedJobs: 3, LimitMinutes: 180, UnlimitedJobs: 1},
 		{Asked: large, Now: small, Mode: "enforce", State: jobs.StateRestored, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 1, LimitedJobs: 1, LimitMinutes: 60},
 		{Asked: small, Mode: "enforce", State: jobs.StateLeftAlone, Verdict: decisionlog.LeaveAlone, Code: "array_job", Jobs: 5, LimitedJobs: 5, LimitMinutes: 600},
-	}, nil)
+	}, decisionlog.Truth{Known: 4}, nil)
 	want := []Card{
 		{Kind: "gpu12g", Asked: 5, Needed: 9, GPUHoursAsked: 20, GPUHoursNeeded: 26, GPUHoursFreed: -6},
 		{Kind: "gpu80g", Asked: 5, Needed: 1, GPUHoursAsked: 8, GPUHoursNeeded: 2, GPUHoursFreed: 6, WithoutLimit: 1},
@@ -78,7 +78,7 @@ func TestReport(t *testing.T) {
 		t.Errorf("%+v\n%+v", r.Cards, r.Total)
 	}
 	text := strings.Join(r.NotKnown, "\n")
-	for _, says := range []string{"1 of 10 jobs gave no time limit", "4 changes were only recorded", "Of 5 of 10 jobs the need is not known", "not recorded yet"} {
+	for _, says := range []string{"1 of 10 jobs gave no time limit", "4 changes were only recorded", "Of 5 of 10 jobs the need is not known", "Of 4 of 10 jobs it is known how they ended"} {
 		if !strings.Contains(text, says) {
 			t.Errorf("the report does not say %q:\n%s", says, text)
 		}
@@ -89,7 +89,7 @@ func TestReport(t *testing.T) {
 func TestWordsOfAnEarlierTable(t *testing.T) {
 	own := map[string]bool{"gpu80g": true}
 	r := Make(decisionlog.Span{Jobs: 1}, []decisionlog.Group{{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&gpu80g"}, Now: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&small"},
-		Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Jobs: 1}}, own)
+		Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Jobs: 1}}, decisionlog.Truth{}, own)
 	if len(r.Cards) != 2 || r.Cards[0].Kind != "gpu80g" || r.Cards[1].Kind != "small" || len(own) != 1 {
 		t.Errorf("%+v %v", r.Cards, own)
 	}
@@ -114,7 +114,7 @@ func TestNothingIsLost(t *testing.T) {
 			hoursIn += float64(limited) / 2 * gpusOf(g.Asked)
 			groups = append(groups, g)
 		}
-		r := Make(decisionlog.Span{Jobs: jobsIn}, groups, nil)
+		r := Make(decisionlog.Span{Jobs: jobsIn}, groups, decisionlog.Truth{}, nil)
 		var outcomes int64
 		for _, line := range r.Outcomes {
 			outcomes += line.Jobs

@@ -5,12 +5,15 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/gresize/gresize/estimator/probe/inputs"
 )
 
 // answer is the file beside the program.
@@ -21,6 +24,8 @@ type answer struct {
 	Die bool `json:"die"`
 	// Bundles are what is sent, by the GPU on which the job is to be tried.
 	Bundles map[string][]byte `json:"bundles"`
+	// Reads are the files that the run is said to have read.
+	Reads []string `json:"reads"`
 }
 
 func main() {
@@ -44,15 +49,36 @@ func run() error {
 		return err
 	}
 	var job struct {
-		Schema string `json:"schema"`
-		Script []byte `json:"script"`
-		GPU    string `json:"gpu"`
+		Schema       string `json:"schema"`
+		Script       []byte `json:"script"`
+		GPU          string `json:"gpu"`
+		RecordInputs bool   `json:"record_inputs"`
+		Inputs       []byte `json:"inputs"`
+		InputsOf     int64  `json:"inputs_of"`
 	}
 	if err := call(http.MethodGet, "", nil, &job); err != nil {
 		return err
 	}
 	if job.Schema != "gresize.probejob/1" || !bytes.HasPrefix(job.Script, []byte("#!")) {
 		return fmt.Errorf("job: schema %q, script %.20q", job.Schema, job.Script)
+	}
+	if list, err := inputs.Unpack(job.Inputs); err == nil {
+		if changed, err := list.Changed(context.Background()); err == nil && changed == "" {
+			return call(http.MethodPost, "/unchanged", fmt.Appendf(nil, `{"job":%d}`, job.InputsOf), nil)
+		}
+	}
+	if job.RecordInputs && len(a.Reads) > 0 {
+		list, err := inputs.Make(context.Background(), a.Reads, time.Now())
+		if err != nil {
+			return err
+		}
+		packed, err := list.Pack()
+		if err != nil {
+			return err
+		}
+		if err := call(http.MethodPost, "/inputs", packed, nil); err != nil {
+			return err
+		}
 	}
 	time.Sleep(time.Duration(a.DelaySeconds * float64(time.Second)))
 	if a.Die {

@@ -71,6 +71,8 @@ type Options struct {
 	Engine Engine
 	// Progress, when set, is told every ProgressInterval what has been seen so far. It is never called after Run has returned.
 	Progress func(Progress)
+	// RecordOpens asks for Result.Opened.
+	RecordOpens bool
 	// Output, when set, gets what the command prints while it runs.
 	Output io.Writer
 }
@@ -79,6 +81,8 @@ type Options struct {
 type Result struct {
 	Bundle   *trace.Bundle
 	Estimate estimator.Estimate
+	// Opened are the files that the command read, where RecordOpens was set and all of them were seen; nil otherwise.
+	Opened []string
 }
 
 // Engine puts a virtual GPU under a process tree and reads what it left.
@@ -172,6 +176,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		result, err = r.withOtherSide(ctx, result, begin)
 	}
 	result.Estimate.WallSeconds = time.Since(begin).Seconds()
+	result.Opened = r.opened
 	return result, err
 }
 
@@ -180,6 +185,7 @@ type run struct {
 	options Options
 	private string
 	output  tail
+	opened  []string
 	exit    sandbox.Exit
 	ranFor  time.Duration
 	// values is the side of the answers that only a kernel could give.
@@ -205,7 +211,7 @@ func (r *run) execute(ctx context.Context) error {
 		return err
 	}
 	p, err := sandbox.Start(limit, sandbox.Spec{
-		Argv: argv, Env: env, Dir: r.options.Dir, Files: files, Output: &r.output, Policy: r.options.Sandbox,
+		Argv: argv, Env: env, Dir: r.options.Dir, Files: files, Output: &r.output, Policy: r.policy(),
 	})
 	if err != nil {
 		return err
@@ -215,8 +221,18 @@ func (r *run) execute(ctx context.Context) error {
 	stopWatching := r.watch(p.ReportPath(), begin)
 	r.exit = p.Wait()
 	stopWatching()
+	if paths, complete := p.Opened(); complete {
+		r.opened = paths
+	}
 	r.ranFor = time.Since(begin)
 	return collect(p.ReportPath(), r.reportDir())
+}
+
+// policy is that of the sandbox.
+func (r *run) policy() sandbox.Policy {
+	p := r.options.Sandbox
+	p.RecordOpens = p.RecordOpens || r.options.RecordOpens
+	return p
 }
 
 func (r *run) reportDir() string { return filepath.Join(r.private, "reports") }

@@ -74,6 +74,8 @@ type Policy struct {
 	DiskScratch bool `json:"disk_scratch,omitempty"`
 	// WithoutShims leaves srun, sbatch, mail and their like as they are.
 	WithoutShims bool `json:"without_shims,omitempty"`
+	// RecordOpens has every file noted that the command opens or runs; see Process.Opened.
+	RecordOpens bool `json:"record_opens,omitempty"`
 	// TemporaryDir is where the mount point is made; default os.TempDir().
 	TemporaryDir string `json:"-"`
 }
@@ -189,6 +191,7 @@ type Process struct {
 	scratch int64
 	started time.Time
 	reports *os.File
+	opens   *openLog
 
 	mu      sync.Mutex
 	exit    Exit
@@ -382,6 +385,10 @@ func (p *Process) take(m message, received *os.File) {
 			go p.watchDisk()
 		}
 		p.readyMu.Do(func() { close(p.ready) })
+	case m.Kind == "opens" && p.opens == nil && received != nil:
+		p.opens = &openLog{paths: map[string]bool{}, done: make(chan struct{})}
+		go p.opens.follow(received)
+		received = nil
 	case m.Kind == "failed" && !p.exited:
 		var err error = syscall.Errno(m.Errno)
 		if m.Errno == 0 {

@@ -92,6 +92,14 @@ func setUp() int {
 			return report(step("keep descriptors", err))
 		}
 	}
+	if cfg.Policy.RecordOpens {
+		// Without a listener the run is as good, and only its files are not known.
+		if listener, err := watchOpens(); err == nil {
+			if send(message{Kind: "opens"}, listener) != nil || listener.Close() != nil {
+				return exitSetupFailed
+			}
+		}
+	}
 	return report(step("become init", syscall.Exec(exePath, []string{argInit}, []string{})))
 }
 
