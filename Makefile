@@ -79,6 +79,19 @@ eval-small: setup build ## Every estimator on fifteen runs that others measured 
 	@rm -f $(BUILD)/eval-small.csv
 	@tools/own-root tools/accuracy/evaluate small -o $(BUILD)/eval-small.csv
 
+.PHONY: install
+install: ## Put what `make build` made under PREFIX (/usr), below DESTDIR; nothing is started
+	@test -x $(BUILD)/libexec/gresize-estimator || { echo "install: nothing is built; run make build" >&2; exit 1; }
+	@install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/libexec/gresize" "$(DESTDIR)$(PREFIX)/lib/gresize" "$(DESTDIR)$(PREFIX)/lib/systemd/system" "$(DESTDIR)$(PREFIX)/share/doc/gresize"
+	@install -m 755 $(BUILD)/bin/* "$(DESTDIR)$(PREFIX)/bin/"
+	@install -m 755 $(BUILD)/libexec/* "$(DESTDIR)$(PREFIX)/libexec/gresize/"
+	@cp -R $(BUILD)/lib/. "$(DESTDIR)$(PREFIX)/lib/gresize/" && chmod -R go-w "$(DESTDIR)$(PREFIX)/lib/gresize"
+	@install -m 644 packaging/*.service "$(DESTDIR)$(PREFIX)/lib/systemd/system/"
+	@install -m 644 packaging/gresize.toml README.md CHANGELOG.md LICENSE "$(DESTDIR)$(PREFIX)/share/doc/gresize/"
+	@if [ -n "$(SLURM_PLUGIN_DIR)" ]; then install -D -m 755 -t "$(DESTDIR)$(SLURM_PLUGIN_DIR)" $(BUILD)/plugin/*.so; fi
+
+PREFIX ?= /usr
+
 .PHONY: clean
 clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
 	rm -rf "$(BUILD)"

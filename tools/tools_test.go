@@ -94,3 +94,29 @@ func TestSetupIsDone(t *testing.T) {
 		}
 	}
 }
+
+// TestInstall installs what is built below another root, and asks programs from there for what they find beside themselves.
+func TestInstall(t *testing.T) {
+	root := t.TempDir()
+	make := exec.Command("make", "-C", "..", "install", "DESTDIR="+root, "SLURM_PLUGIN_DIR=/usr/lib/slurm")
+	if out, err := make.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, file := range []string{"usr/bin/gresized", "usr/libexec/gresize/gresize-probe", "usr/lib/gresize/vgpu/gresize-audit.so", "usr/lib/systemd/system/gresized.service", "usr/lib/slurm/job_submit_gresize.so"} {
+		if info, err := os.Stat(filepath.Join(root, file)); err != nil || info.Mode().Perm()&0o022 != 0 {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	gresize := filepath.Join(root, "usr/bin/gresize")
+	if out, err := exec.Command(gresize, "estimator", "list").CombinedOutput(); err != nil || !strings.Contains(string(out), "vgpu") {
+		t.Errorf("its estimators: %v: %s", err, out)
+	}
+	var exit *exec.ExitError
+	out, err := exec.Command(gresize, "estimate", "--no-sandbox", "--", "true").CombinedOutput()
+	if !errors.As(err, &exit) || exit.ExitCode() != 4 || !strings.Contains(string(out), "no_torch") {
+		t.Errorf("the virtual GPU: %v: %s", err, out)
+	}
+	if out, err := exec.Command("make", "-C", "..", "install", "BUILD="+root+"/none", "DESTDIR="+root).CombinedOutput(); err == nil || !strings.Contains(string(out), "run make build") {
+		t.Errorf("nothing built: %v: %s", err, out)
+	}
+}

@@ -64,12 +64,12 @@ func (r Recording) RunMode() Mode {
 	return r.Mode
 }
 
-// With is one recording that serves both; ok is false where the modes differ.
+// With is one recording that serves both; ok is false where the modes differ, or where one of two profiles is to be the published kind.
 func (r Recording) With(other Recording) (both Recording, ok bool) {
 	both = Recording{Mode: r.RunMode(), Parts: slices.Concat(r.Parts, other.Parts)}
 	slices.Sort(both.Parts)
 	both.Parts = slices.Compact(both.Parts)
-	return both, r.RunMode() == other.RunMode()
+	return both, r.RunMode() == other.RunMode() && slices.Contains(r.Parts, PartPublished) == slices.Contains(other.Parts, PartPublished)
 }
 
 // Environment is the recording as the variables, KEY=VALUE, that tell the Python layer; none for the zero value.

@@ -15,6 +15,9 @@ func TestRecording(t *testing.T) {
 	if !ok || strings.Join(both.Environment(), " ") != "GRESIZE_PROBE_PARTS=modules,operators" {
 		t.Errorf("%t, %v", ok, both.Environment())
 	}
+	if _, ok := (Recording{Mode: ModeProfile}).With(Recording{Mode: ModeProfile, Parts: []Part{PartPublished}}); ok {
+		t.Error("one profile of two kinds")
+	}
 	if _, ok := both.With(Recording{Mode: ModeFake}); ok {
 		t.Error("one run in two modes")
 	}

@@ -100,15 +100,60 @@ func TestSuitePasses(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", example, "../../../examples/estimator").CombinedOutput(); err != nil {
 		t.Fatalf("build the example: %v\n%s", err, out)
 	}
-	commands := map[string]contract.Command{"example": {Path: example}}
-	for _, name := range bundled.Names() {
-		commands[name] = self(t, name)
+	subjects := map[string]Subject{"example": subject(t, contract.Command{Path: example})}
+	for _, m := range bundled.All() {
+		s := subject(t, self(t, m.Name))
+		s.Bundle = recorded(t, m.Recording)
+		subjects[m.Name] = s
 	}
-	for name, command := range commands {
-		for _, r := range Check(t.Context(), subject(t, command)) {
+	for name, s := range subjects {
+		for _, r := range Check(t.Context(), s) {
 			if r.Err != nil {
 				t.Errorf("%s: %s: %v", name, r.Case, r.Err)
 			}
+		}
+	}
+}
+
+// recorded is a bundle of a run that was made as a recording says: a small ConvNet, testdata/workloads/gpumemnet_cnn.py 1 3 4 relu 0 0 4@8,4@8,
+// with gresize estimate --gpu a100-80 --estimator NAME --bundle FILE.
+func recorded(t *testing.T, r trace.Recording) string {
+	t.Helper()
+	name := string(r.RunMode())
+	if slices.Contains(r.Parts, trace.PartPublished) {
+		name = "published"
+	}
+	path, err := filepath.Abs(filepath.Join("../../bundled/testdata", name+".bundle"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestBundledKnow holds that the suite asks each bundled estimator about a run that it has a number for: one that always says unknown
+// would pass it.
+func TestBundledKnow(t *testing.T) {
+	card, err := gpu.Load("a100-80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range bundled.All() {
+		b, err := trace.ReadFile(recorded(t, m.Recording))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := m.FromBundle(b, card)
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+			continue
+		}
+		largest, some := e.Largest()
+		if m.Name == "history" { // knows what it has seen, and has seen nothing here
+			if e.Confidence != estimator.Unknown || len(e.Reasons) == 0 {
+				t.Errorf("%s: %+v", m.Name, e)
+			}
+		} else if !some || e.Confidence == estimator.Unknown || largest.ComfortableBytes <= 0 || largest.ComfortableBytes > 4<<30 {
+			t.Errorf("%s: %+v", m.Name, e)
 		}
 	}
 }

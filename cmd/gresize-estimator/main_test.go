@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/bundled"
+)
+
+// serveArgument makes this test's own program what `gresize-estimator serve NAME` is. A plugin gets no environment of its host's, so its
+// arguments say which.
+const serveArgument = "serve"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == serveArgument {
+		root := newRootCommand()
+		root.SetArgs(os.Args[1:])
+		if err := root.Execute(); err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func execute(t *testing.T, args ...string) (stdout, stderr string, err error) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	root := newRootCommand()
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(&errs)
+	err = root.ExecuteContext(t.Context())
+	return out.String(), errs.String(), err
+}
+
+func TestList(t *testing.T) {
+	out, _, err := execute(t, "list")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if err != nil || len(lines) != 1+len(bundled.Names()) || !strings.HasPrefix(lines[0], "NAME ") || !strings.HasPrefix(lines[1], bundled.Default+" ") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestHelp holds that the help names the command that a person types.
+func TestHelp(t *testing.T) {
+	for _, c := range []struct {
+		args  []string
+		usage string
+	}{{[]string{"--help"}, "gresize estimator [command]"}, {[]string{"run", "--help"}, "gresize estimator run PLUGIN --bundle FILE --gpu NAME"}, {[]string{"check", "--help"}, "gresize estimator check PLUGIN"}} {
+		out, _, err := execute(t, c.args...)
+		if err != nil || !strings.Contains(out, c.usage) {
+			t.Errorf("%v: %v, no %q in\n%s", c.args, err, c.usage, out)
+		}
+	}
+}
+
+func TestRunAndCheck(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := filepath.Abs("../../estimator/bundled/testdata/vgpu.bundle")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, errs, err := execute(t, "run", "--bundle", bundle, "--gpu", "a100-80", "--", self, serveArgument, "vgpu")
+	var e estimator.Estimate
+	if err != nil || json.Unmarshal([]byte(out), &e) != nil || e.Validate() != nil || e.Estimator != "vgpu" || len(e.Ranks) != 1 || !strings.Contains(errs, "contract 1: start ") {
+		t.Errorf("%v\n%s%s", err, out, errs)
+	}
+	out, _, err = execute(t, "check", "--", self, serveArgument, "vgpu")
+	if err != nil || strings.Count(out, " ok\n") < 7 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, _, err = execute(t, "check", "--", self, serveArgument, "nobody")
+	if err == nil || !strings.Contains(err.Error(), "cases failed") || strings.Contains(out, " ok\n") {
+		t.Errorf("a plugin that does not start: %v\n%s", err, out)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	for says, args := range map[string][]string{
+		"no-such-plugin":    {"check", "no-such-plugin"},
+		`flag(s) "bundle"`:  {"run", "sh", "--gpu", "a100-80"},
+		"nocard":            {"run", "sh", "--bundle", "x", "--gpu", "nocard"},
+		"there are vgpu":    {"serve", "nobody"},
+		"unknown command":   {"dance"},
+		"requires at least": {"check"},
+	} {
+		if _, _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v: %v, want %q", args, err, says)
+		}
+	}
+}
