@@ -9,6 +9,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/capacity"
+	"github.com/gresize/gresize/estimator/faketensor"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/veritasest"
@@ -35,10 +36,12 @@ const Default = vgpu.Name
 // Published ends the name of an estimator that keeps to the published program, faults included, where that is not what its paper means.
 const Published = "-published"
 
-// How a command is run for the estimators of a profile.
+// How a command is run for the estimators of a profile, and for those of tensors without content.
 var (
-	profile     = trace.Recording{Mode: trace.ModeProfile}
-	asPublished = trace.Recording{Mode: trace.ModeProfile, Parts: []trace.Part{trace.PartPublished}}
+	profile       = trace.Recording{Mode: trace.ModeProfile}
+	fake          = trace.Recording{Mode: trace.ModeFake}
+	fakePublished = trace.Recording{Mode: trace.ModeFake, Parts: []trace.Part{trace.PartPublished}}
+	asPublished   = trace.Recording{Mode: trace.ModeProfile, Parts: []trace.Part{trace.PartPublished}}
 )
 
 // all is the list; its order is that of tables.
@@ -50,6 +53,9 @@ var all = []Method{
 	{Name: veritasest.Name, Version: "1", Summary: "VeritasEst, xMem's predecessor, for convolutional networks", Recording: profile, Estimate: veritasest.Estimate},
 	{Name: horusName, Version: "1", Summary: "the formula of Horus as it was meant: outputs of layers, parameters, gradients", Recording: layers, Estimate: horusMeant},
 	{Name: horusPublishedName, Version: "1", Summary: "the formula of Horus as it was printed: gradients for each sample, and 800 MiB", Recording: layers, Estimate: horusPublished},
+	{Name: faketensor.Name, Version: "1", Summary: "tensors without content: forward, backward and optimizer steps of the command itself", Recording: fake, Estimate: faketensor.Estimate},
+	{Name: faketensor.PublishedName, Version: "1", Summary: "the same as published: one forward, and the backward pass of the output's sum", Recording: fakePublished,
+		Estimate: faketensor.Published},
 	{Name: historyName, Version: "1", Summary: "what earlier runs really used, from the file that " + historyVariable + " names", Estimate: fromHistory},
 }
 

@@ -16,8 +16,11 @@ type EngineOptions = vgpu.Options
 
 // engineOf is the engine that reads what a mode leaves.
 func engineOf(mode trace.Mode) Engine {
-	if mode == trace.ModeProfile {
+	switch mode {
+	case trace.ModeProfile:
 		return profiled{}
+	case trace.ModeFake:
+		return faked{}
 	}
 	return virtualGPU{}
 }
