@@ -18,8 +18,8 @@ func recordingFor(c *config.Config, logger *slog.Logger) probejob.Recording {
 	first := ""
 	for _, e := range c.Estimators {
 		method, err := bundled.Find(e.Name)
-		if len(e.Command) > 0 || err != nil {
-			continue // a plugin reads what there is
+		if err != nil {
+			continue // a site's own plugin reads what there is; one of ours may be run as a plugin, too
 		}
 		if first == "" {
 			first, all = e.Name, method.Recording
