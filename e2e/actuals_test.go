@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
 )
@@ -131,4 +132,37 @@ func TestCache(t *testing.T) {
 	if story := s.finished(third, 20*time.Second); story.Decisions[0].Code != "probe_lost" {
 		t.Errorf("a changed file was not seen: %s, %+v", states(story), story.Decisions)
 	}
+}
+
+// TestAccounting: a job that trains on the virtual GPU of its node is accounted like one on a real card, and the Epilog's peak is what the probe had foreseen.
+func TestAccounting(t *testing.T) {
+	started, err := site.Start(t.Context(), site.Options{Build: filepath.Join("..", "build"), Cluster: fourCards(), Hold: 5 * time.Minute})
+	must(t, err)
+	s := &fakeSite{Site: started, t: t}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(started.Logs(60))
+		}
+		started.Stop()
+	})
+	copyExamples(t, started)
+	id := submitExample(t, started, nil, "small.sh")
+	s.completed(id, 5*time.Minute)
+	var story decisionlog.Story
+	waitUntil(t, 30*time.Second, "the report of the Epilog", func() bool {
+		story, err = s.story(id)
+		return err == nil && len(story.Actuals) > 0
+	})
+	estimate := story.Estimates[len(story.Estimates)-1]
+	rank, _ := estimate.Largest()
+	a := story.Actuals[0]
+	t.Logf("%d MiB were estimated, at most %d, and %d used", rank.ComfortableBytes>>20, rank.ComfortableHighBytes>>20, a.PeakBytes>>20)
+	if a.Source != decisionlog.NVMLAccounting || a.Outcome != decisionlog.Completed || !a.AfterRewrite || a.Node != "gpu12" || a.PeakBytes > rank.ComfortableHighBytes || a.PeakBytes < rank.ComfortableBytes/10*9 {
+		t.Errorf("%+v", a)
+	}
+	out, err := started.Gresize(t.Context(), "explain", "--db", s.LogPath(), id)
+	if err != nil || !strings.Contains(out, "nvml_accounting") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Log(out)
 }

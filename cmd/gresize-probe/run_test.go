@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/probe/inputs"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -54,6 +56,8 @@ type daemon struct {
 	requests []string
 	bundle   []byte
 	failure  []byte
+	// inputs and unchanged are what arrived there.
+	inputs, unchanged []byte
 }
 
 func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,6 +75,12 @@ func (d *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not now", http.StatusServiceUnavailable)
 	case r.Method == http.MethodGet:
 		_ = json.NewEncoder(w).Encode(d.job)
+	case strings.HasSuffix(r.URL.Path, "/inputs"):
+		d.inputs = body
+		w.WriteHeader(http.StatusNoContent)
+	case strings.HasSuffix(r.URL.Path, "/unchanged"):
+		d.unchanged = body
+		w.WriteHeader(http.StatusNoContent)
 	case strings.HasSuffix(r.URL.Path, "/result"):
 		d.bundle = body
 		w.WriteHeader(http.StatusNoContent)
@@ -200,5 +210,46 @@ func TestByHand(t *testing.T) {
 		if code := p.execute(t.Context(), args, &stderr); code != exitUsage {
 			t.Errorf("%q: exit %d, want %d", args, code, exitUsage)
 		}
+	}
+}
+
+// TestFilesAreLookedAtFirst: with the files of an earlier run unchanged nothing is run; with one of them changed the script is, and its own files are told.
+func TestFilesAreLookedAtFirst(t *testing.T) {
+	dir := t.TempDir()
+	settings := filepath.Join(dir, "settings.sh")
+	old := time.Now().Add(-time.Hour)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(settings, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(settings, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("x=1\n")
+	j := job(dir)
+	j.Script, j.RecordInputs = []byte("#!/bin/sh\n. ./settings.sh\n"), true
+	d := &daemon{job: j}
+	if code, stderr := d.run(t); code != exitOK || stderr != "" {
+		t.Fatalf("%d %s", code, stderr)
+	}
+	list, err := inputs.Unpack(d.inputs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(list.Folders, func(f inputs.Folder) bool { return f.Path == dir+"/" })
+	if i < 0 || !slices.Equal(list.Folders[i].Names, []string{"settings.sh"}) {
+		t.Fatalf("%+v", list)
+	}
+	j.Inputs, j.InputsOf = d.inputs, 31
+	d = &daemon{job: j}
+	if code, stderr := d.run(t); code != exitOK || stderr != "" || d.bundle != nil || string(d.unchanged) != `{"job":31}` {
+		t.Errorf("%d %s; a bundle of %d bytes, unchanged %s", code, stderr, len(d.bundle), d.unchanged)
+	}
+	write("x=2\n")
+	d = &daemon{job: j}
+	if code, stderr := d.run(t); code != exitOK || stderr != "" || d.bundle == nil || d.unchanged != nil || bytes.Equal(d.inputs, j.Inputs) {
+		t.Errorf("%d %s; a bundle of %d bytes, unchanged %s", code, stderr, len(d.bundle), d.unchanged)
 	}
 }
