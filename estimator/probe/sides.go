@@ -30,6 +30,11 @@ func (r *run) withOtherSide(ctx context.Context, first Result, begin time.Time) 
 	if err := second.execute(ctx); err != nil {
 		return first, nil // the one side that is known stands, with its reason
 	}
+	if r.opened != nil && second.opened != nil {
+		r.opened = append(r.opened, second.opened...)
+	} else {
+		r.opened = nil // what one side read is not known
+	}
 	other, err := second.conclude()
 	if err != nil {
 		return first, nil

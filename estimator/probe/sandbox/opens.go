@@ -85,6 +85,9 @@ type openLog struct {
 
 // follow answers the kernel until nothing of the sandbox is left.
 func (o *openLog) follow(listener *os.File) {
+	// Every open of the command waits for this thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	defer close(o.done)
 	defer listener.Close()
 	fd := listener.Fd()
