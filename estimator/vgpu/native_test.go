@@ -228,7 +228,17 @@ func TestNvidiaSMI(t *testing.T) {
 	if err := os.WriteFile(profile, []byte("name=A Card\ntotal_bytes=12884901888\ncontext_bytes=104857600\ndriver_version=1.2.3\ncuda_driver_version=12040\ncc_major=8\ncc_minor=6\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	// What two processes left, one of which used the second card alone.
+	reports := t.TempDir()
+	for name, devices := range map[string]string{"native-77.json": `{"index":0,"total_bytes":9,"peak_bytes":1073741824,"allocations":3},{"index":1,"total_bytes":9,"peak_bytes":0}`,
+		"native-78.json": `{"index":0,"peak_bytes":0},{"index":1,"peak_bytes":2147483648}`, "python-78.json": `{"index":0,"peak_bytes":7}`} {
+		if err := os.WriteFile(filepath.Join(reports, name), []byte(`{"schema":"x","devices":[`+devices+`],"symbols":[]}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct{ args, want string }{
+		{"--query-accounted-apps=gpu_uuid,pid,time,max_memory_usage --format=csv,noheader,nounits -i 0", "GPU-11111111-1111-1111-1111-111111111111, 77, 0, 1124\n"},
+		{"--query-accounted-apps=pid,max_memory_usage --format=csv", "pid, max_memory_usage\n77, 1124 MiB\n78, 2148 MiB\n"},
 		{"-L", "GPU 0: A Card (UUID: GPU-11111111-1111-1111-1111-111111111111)\nGPU 1: A Card (UUID: GPU-11111111-1111-1111-1111-111111111112)\n"},
 		{"--query-gpu=name,memory.total,memory.used --format=csv", "name, memory.total [MiB], memory.used [MiB]\nA Card, 12288 MiB, 100 MiB\nA Card, 12288 MiB, 100 MiB\n"},
 		{"--query-gpu=memory.free,compute_cap --format=csv,noheader,nounits -i 1", "12188, 8.6\n"},
@@ -236,7 +246,7 @@ func TestNvidiaSMI(t *testing.T) {
 		{"--query-compute-apps=pid --format=csv", ""},
 	} {
 		cmd := exec.Command(filepath.Join(libDir(t), "bin", "nvidia-smi"), strings.Fields(c.args)...)
-		cmd.Env = append(os.Environ(), "GRESIZE_VGPU_PROFILE="+profile, "GRESIZE_VGPU_COUNT=2")
+		cmd.Env = append(os.Environ(), "GRESIZE_VGPU_PROFILE="+profile, "GRESIZE_VGPU_COUNT=2", "GRESIZE_VGPU_REPORT_DIR="+reports)
 		if out, err := cmd.CombinedOutput(); err != nil || string(out) != c.want {
 			t.Errorf("nvidia-smi %s: %v\n%swant\n%s", c.args, err, out, c.want)
 		}
