@@ -165,4 +165,15 @@ func TestAccounting(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Log(out)
+	// The same again: a short job looks at the files that the first probe read, as the kernel told them, and nothing is run.
+	again := submitExample(t, started, nil, "small.sh")
+	s.completed(again, 5*time.Minute)
+	if story = s.finished(again, 30*time.Second); len(story.Probes) != 1 || story.Job.State != jobs.StateVerified || !slices.ContainsFunc(story.Events, func(e decisionlog.Event) bool {
+		return e.Detail == "answered from cache of job "+id+": all files that its probe read are unchanged"
+	}) {
+		t.Errorf("%s with %d probes", states(story), len(story.Probes))
+	}
+	for _, p := range story.Probes {
+		t.Logf("the look at the files took %s, from the request to the report", p.ReportedAt.Sub(p.RequestedAt))
+	}
 }
