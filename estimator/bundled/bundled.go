@@ -11,6 +11,7 @@ import (
 	"github.com/gresize/gresize/estimator/capacity"
 	"github.com/gresize/gresize/estimator/faketensor"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/gpumemnet"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/veritasest"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -56,6 +57,7 @@ var all = []Method{
 	{Name: faketensor.Name, Version: "1", Summary: "tensors without content: forward, backward and optimizer steps of the command itself", Recording: fake, Estimate: faketensor.Estimate},
 	{Name: faketensor.PublishedName, Version: "1", Summary: "the same as published: one forward, and the backward pass of the output's sum", Recording: fakePublished,
 		Estimate: faketensor.Published},
+	{Name: gpumemnet.Name, Version: "1", Summary: "the nets of GPUMemNet, trained on the virtual GPU: a class of memory by the list of layers", Recording: layers, Estimate: byClass},
 	{Name: historyName, Version: "1", Summary: "what earlier runs really used, from the file that " + historyVariable + " names", Estimate: fromHistory},
 }
 

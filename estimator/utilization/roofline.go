@@ -76,6 +76,9 @@ const (
 	otherShare = 0.5
 	// halfFills is how many times over a part of the multiprocessors uses up the bandwidth: about half of them do.
 	halfFills = 2
+	// smallerPieces is how many times more blocks a library may make of a product than one for each 128 x 128 outputs: small products are
+	// divided further, so that they fill more of a card.
+	smallerPieces = 4
 	// cacheSpeed is how much faster the cache is than memory.
 	cacheSpeed = 2.5
 	// The host of a job is as fast as that of the probe, or up to so much faster or slower.
@@ -86,7 +89,9 @@ const (
 // totals is what the kernels of a step come to on one side.
 type totals struct {
 	seconds, active, transferred float64 // active: seconds times the share of busy multiprocessors; transferred: seconds of the memory at full speed
-	byBound                      map[string]float64
+	// activeMost is active where libraries divide products into smaller pieces than those that were counted.
+	activeMost float64
+	byBound    map[string]float64
 }
 
 // Estimate says how busy the card will be. Without a step to look at, the confidence is unknown and there are no figures.
@@ -110,7 +115,7 @@ func Estimate(s *Stream, card *gpu.Profile) Advice {
 	}
 	step := max(host.Value, mid.seconds) + wait
 	a.StepSeconds = Interval{step, max(host.Low, quick.seconds), host.High + long.seconds}
-	a.SMActivity = share(mid.active, step, quick.active/(host.High+quick.seconds), long.active/max(host.Low, long.seconds))
+	a.SMActivity = share(mid.active, step, quick.active/(host.High+quick.seconds), long.activeMost/max(host.Low, long.seconds))
 	a.MemoryActivity = share(mid.transferred, step, quick.transferred/(host.High+long.seconds), long.transferred/max(host.Low, quick.seconds))
 	a.Bound = BoundHost
 	if mid.seconds > host.Value {
@@ -153,6 +158,11 @@ func sum(s *Stream, card *gpu.Profile, at side) totals {
 		seconds := k.seconds * o.Launches * o.Count
 		t.seconds += seconds
 		t.active += seconds * k.fill
+		most := k.fill
+		if o.Kind == "product" {
+			most = min(1, smallerPieces*k.fill)
+		}
+		t.activeMost += seconds * most
 		t.transferred += k.transferred / card.MemoryBandwidthBytesPerSecond * o.Launches * o.Count
 		t.byBound[k.bound] += seconds
 	}

@@ -1,0 +1,181 @@
+package gpumemnet
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// goldenCase is a program of the training data, its features in Python and what PyTorch makes of them.
+type goldenCase struct {
+	Batch   int64                `json:"batch"`
+	Layers  [][3]any             `json:"layers"`
+	Scalars []float64            `json:"scalars"`
+	Logits  map[string][]float64 `json:"logits"`
+}
+
+func (c *goldenCase) program() Program {
+	p := Program{Batch: c.Batch}
+	for _, l := range c.Layers {
+		p.Layers = append(p.Layers, Layer{l[0].(string), int64(l[1].(float64)), int64(l[2].(float64))})
+	}
+	return p
+}
+
+func readGolden(t testing.TB, kind Kind) []goldenCase {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "golden-"+string(kind)+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []goldenCase
+	if err := json.Unmarshal(data, &cases); err != nil {
+		t.Fatal(err)
+	}
+	if len(cases) < 10 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	return cases
+}
+
+func TestLogitsAreThoseOfPyTorch(t *testing.T) {
+	for _, kind := range []Kind{MLP, CNN, Transformer} {
+		w, err := bundledWeights(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range readGolden(t, kind) {
+			p := c.program()
+			if got, err := p.kind(); err != nil || got != kind {
+				t.Errorf("%s %d: kind %q, %v", kind, i, got, err)
+			}
+			x, tokens, err := w.features(p)
+			if err != nil {
+				t.Fatalf("%s %d: %v", kind, i, err)
+			}
+			near(t, string(kind)+" features", x, c.Scalars)
+			if len(c.Logits) != 2 {
+				t.Fatalf("%s %d: logits of %d nets", kind, i, len(c.Logits))
+			}
+			for net, want := range c.Logits {
+				near(t, string(kind)+" "+net, w.logits(net, x, tokens), want)
+			}
+			if _, err := Classify(p); err != nil {
+				var u *Unknown
+				if !errors.As(err, &u) || u.Code != "beyond_bins" {
+					t.Errorf("%s %d: a program of the training data: %v", kind, i, err)
+				}
+			}
+		}
+	}
+}
+
+func near(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d values, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if math.Abs(got[i]-want[i]) > 1e-5*max(1, math.Abs(want[i])) {
+			t.Errorf("%s: [%d] = %v, PyTorch says %v", what, i, got[i], want[i])
+		}
+	}
+}
+
+func TestNoAnswer(t *testing.T) {
+	linear := Layer{"Linear", 1000, 1001000}
+	for _, c := range []struct {
+		name, code, detail string
+		program            Program
+	}{
+		{"nothing", "no_layers", "", Program{}},
+		{"no batch", "no_layers", "", Program{Layers: []Layer{linear}}},
+		{"recurrent", "unknown_layer", "LSTM", Program{Batch: 8, Layers: []Layer{linear, {"LSTM", 10, 10}}}},
+		{"only pools", "unknown_layer", "", Program{Batch: 8, Layers: []Layer{{"MaxPool2d", 10, 0}}}},
+		{"layer norm in a perceptron", "unknown_layer", "LayerNorm", Program{Batch: 8, Layers: []Layer{linear, {"LayerNorm", 10, 20}}}},
+		{"huge batch", "outside_training", "batch 100000", Program{Batch: 100000, Layers: []Layer{linear, {"ReLU", 1000, 0}}}},
+		{"too many layers", "outside_training", "depth", Program{Batch: 8, Layers: make([]Layer, 200)}},
+		{"negative", "outside_training", "-1", Program{Batch: 8, Layers: []Layer{{"Linear", -1, 5}}}},
+		{"overflow", "outside_training", "", Program{Batch: 8, Layers: []Layer{{"Linear", math.MaxInt64, 5}}}},
+	} {
+		for i := range c.program.Layers {
+			if c.program.Layers[i].Class == "" {
+				c.program.Layers[i] = linear
+			}
+		}
+		_, err := Classify(c.program)
+		var u *Unknown
+		if !errors.As(err, &u) || u.Code != c.code || !strings.Contains(u.Detail, c.detail) {
+			t.Errorf("%s: %v, want %s with %q", c.name, err, c.code, c.detail)
+		}
+	}
+}
+
+// Whatever a bundle says, there is an answer with edges or a reason without one.
+func TestAnyProgram(t *testing.T) {
+	classes := []string{"", "Other", "Flatten"}
+	for c := range tokenOf {
+		classes = append(classes, c)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := Program{Batch: rapid.Int64().Draw(t, "batch")}
+		for range rapid.IntRange(0, 20).Draw(t, "layers") {
+			p.Layers = append(p.Layers, Layer{rapid.SampledFrom(classes).Draw(t, "class"),
+				rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 1e6)).Draw(t, "activations"), rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 1e6)).Draw(t, "parameters")})
+		}
+		a, err := Classify(p)
+		var u *Unknown
+		if err != nil && !errors.As(err, &u) {
+			t.Fatal(err)
+		}
+		if err == nil && !(a.LowerBytes < a.UpperBytes && a.Probability > 0 && a.Probability <= 1) {
+			t.Fatalf("%+v", a)
+		}
+	})
+}
+
+func TestWeightsFaults(t *testing.T) {
+	good, err := weightsFiles.ReadFile("weights/mlp.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ name, from, to, want string }{
+		{"schema", schemaWeights, "gresize.gpumemnet.weights/2", "schema"},
+		{"kind", `"kind":"mlp"`, `"kind":"rnn"`, "kind"},
+		{"unknown key", `"kind":`, `"extra":1,"kind":`, "extra"},
+		{"net", `"answers":"`, `"answers":"x`, "answers"},
+		{"edges", `"edges_mib":[1000,`, `"edges_mib":[-1000,`, "edges_mib"},
+		{"features", `"depth",`, `"width",`, "features"},
+		{"shape", `"bias":[`, `"bias":[0.5,`, "bias"},
+		{"deviation", `"deviation":[`, `"deviation":[0,`, "deviation"},
+	} {
+		bad := strings.Replace(string(good), c.from, c.to, 1)
+		if bad == string(good) {
+			t.Fatalf("%s: nothing replaced", c.name)
+		}
+		if _, err := parseWeights([]byte(bad)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if _, err := parseWeights(append(good, "{}"...)); err == nil {
+		t.Error("text after the end was taken")
+	}
+}
+
+func FuzzWeights(f *testing.F) {
+	f.Add([]byte(`{"schema":"gresize.gpumemnet.weights/1","kind":"mlp","answers":"mlp","edges_mib":[1000]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w, err := parseWeights(data)
+		if err != nil {
+			return
+		}
+		tokens := []token{{0, 10, 10}}
+		w.logits(w.Answers, make([]float64, len(w.Features)), tokens)
+	})
+}
