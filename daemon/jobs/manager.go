@@ -321,12 +321,18 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		array, _ = parseArray(r.ArrayInx)
 	}
 	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
+	// In shadow mode nothing is dropped, but the decision is the one that enforcing would make.
+	inner := s.job.Asked.InnerSrun(settings.Rules.Targets(), request.Options{Version: m.config.Version, Own: settings.Rules.Own}, r.Environment, r.Script)
+	s.payload.InnerSrunClear = inner.Clear
 	reply := &wire.Reply{Verdict: wire.VerdictHold, Token: s.job.Token}
 	s.first.State, s.first.Detail = StateStamped, "shadow mode: the job is only stamped"
 	if settings.Mode == Enforce {
 		reply.HoldSeconds = uint32(settings.Hold / time.Second)
 		s.job.HoldUntil = now.Add(settings.Hold)
 		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", settings.Hold)
+		if reply.EnvDrop = inner.Drop; len(inner.Drop) > 0 {
+			s.first.Detail += ", and to take " + strings.Join(inner.Drop, ", ") + " out of its environment, which an srun in it would follow"
+		}
 	}
 	if array != nil {
 		s.first.Detail += fmt.Sprintf("; an array of %d tasks, of which %s are tried", array.Count, tried(array))

@@ -309,7 +309,7 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 		all := largestOf(l.seen, a)
 		forAll, l.estimate = &all, &all
 	}
-	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version}
+	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version, EnvDropped: payload.InnerSrunClear}
 	if l.looks > 1 {
 		in.LeastFitsBytes = m.now().Rules.FitsOf(l.job.Profile)
 	}

@@ -107,7 +107,7 @@ func TestDecide(t *testing.T) {
 			if c.change != nil {
 				c.change(&rules)
 			}
-			d := rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: c.version})
+			d := rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: c.version, EnvDropped: true})
 			var set []string
 			for _, a := range d.Change.Set {
 				set = append(set, a.Key+"="+a.Value)

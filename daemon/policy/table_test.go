@@ -105,7 +105,7 @@ func TestSiteTable(t *testing.T) {
 		{"host memory that was asked for by the GPU", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerTres: "gres:gpu:8192"}, seen(5, 1), v22, Keep, CodeAlready, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := c.rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: c.version})
+			d := c.rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: c.version, EnvDropped: true})
 			var set []string
 			for _, a := range d.Change.Set {
 				set = append(set, a.Key+"="+a.Value)

@@ -53,7 +53,8 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, marg
 			return Result{Verdict: decisionlog.LeaveAlone, Code: CodeNoEstimate, AssumedVersion: assumed,
 				Reason: fmt.Sprintf("the job would be tried on %s, of which the log has no estimate", profile)}
 		}
-		in := policy.Input{Asked: job.Asked, Estimate: estimate, Version: version, Margin: policy.Calibrated{Ratio: margin.Ratio}}
+		// The log does not hold the environment. Held under these rules the job would have lost the variables that contradict, unless its script reads them.
+		in := policy.Input{Asked: job.Asked, Estimate: estimate, Version: version, EnvDropped: true, Margin: policy.Calibrated{Ratio: margin.Ratio}}
 		if look > 1 {
 			in.LeastFitsBytes = p.Rules.FitsOf(profile)
 		}

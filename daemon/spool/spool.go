@@ -35,6 +35,8 @@ type Job struct {
 	Environment [][]byte `json:"environment"`
 	// Tasks is the number of tasks that the job asks for; 0 means 1.
 	Tasks int `json:"tasks,omitempty"`
+	// InnerSrunClear says that no variable of the job would make an srun inside it ask for the old resource after a change of its kind.
+	InnerSrunClear bool `json:"inner_srun_clear,omitempty"`
 	// Array is set for a job array.
 	Array *Array `json:"array,omitempty"`
 }

@@ -199,7 +199,7 @@ type Options struct {
 	Version Version
 	// Own are the features of the site's table; see MergeFeatures.
 	Own map[string]bool
-	// EnvDropped says that the plugin has removed the SLURM_GPUS* and SLURM_*_PER_GPU variables from the job.
+	// EnvDropped says that no variable of the job's environment asks for the old resource, see InnerSrun.
 	EnvDropped bool
 }
 
@@ -296,7 +296,7 @@ func changeToShards(result *Request, ask Ask, shards uint64, o Options) error {
 	if !strings.HasPrefix(ask.Prefix, "gres") && ask.Field != PerNode {
 		return refuse(CodeSpelling, "the GPU request %q has no gres prefix", ask.Raw)
 	}
-	if ask.Field != PerNode && !o.EnvDropped {
+	if !o.EnvDropped {
 		return refuse(CodeInnerSrun, "an srun inside the job would still ask for a GPU")
 	}
 	entry := newEntry(o.Version, "shard", "", shards)
@@ -313,6 +313,9 @@ func changeCount(result *Request, counted string, o Options) error {
 	want := parseEntry(counted)
 	if want.Name == "" || want.Name == "gpu" || want.Name == "shard" || want.Name == "mps" || want.Type != "" {
 		return refuse(CodeSpelling, "the target %q is no count of a resource", counted)
+	}
+	if result.TresPerSocket != "" && !o.Version.replacesGres() {
+		return refuse(CodeSlurmVersion, "Slurm %s refuses a %s beside --gpus-per-socket in an update of a pending job", o.Version, want.Name)
 	}
 	entry := newEntry(o.Version, want.Name, "", want.Count)
 	list, asked := ParseList(result.TresPerNode), false
