@@ -71,7 +71,7 @@ func TestDecide(t *testing.T) {
 		{name: "a type that nobody sized", asked: request.Request{TresPerNode: "gres:gpu:k80:1"}, estimate: estimate(gib, estimator.Exact), version: debian12,
 			verdict: LeaveAlone, code: CodeUnknownGPU},
 		{name: "a type that a profile sizes, kept because constraint and type may not meet", asked: request.Request{TresPerNode: "gres:gpu:h200:1"}, estimate: estimate(30*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.Rows = r.Rows[1:2] }, verdict: LeaveAlone, code: request.CodeInnerSrun},
+			change: func(r *Rules) { r.Rows = r.Rows[1:2] }, verdict: LeaveAlone, code: request.CodeSlurmVersion},
 		{name: "a type of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:a100:1"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
 			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: Keep, code: CodeAlready},
 		{name: "a feature of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "a100&ib"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
