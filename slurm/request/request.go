@@ -71,7 +71,11 @@ func (r Request) String() string {
 	var parts []string
 	for _, f := range Fields {
 		if v := r.Get(f); v != "" {
-			parts = append(parts, map[Field]string{PerNode: "--gres=", PerJob: "--gpus=", PerSocket: "--gpus-per-socket=", PerTask: "--gpus-per-task="}[f]+asTyped(v))
+			name := optionNames[f][0]
+			if f == PerTask && strings.Contains(v, ",") {
+				name = "tres-per-task"
+			}
+			parts = append(parts, "--"+name+"="+typedText(name, v))
 		}
 	}
 	if r.Features != "" {
@@ -84,17 +88,6 @@ func (r Request) String() string {
 		return "no GPU"
 	}
 	return strings.Join(parts, " ")
-}
-
-// asTyped takes away the prefixes that Slurm puts before each entry of a list.
-func asTyped(list string) string {
-	entries := strings.Split(list, ",")
-	for i, e := range entries {
-		if len(e) > len("gres:") && strings.EqualFold(e[:4], "gres") && (e[4] == ':' || e[4] == '/') {
-			entries[i] = e[5:]
-		}
-	}
-	return strings.Join(entries, ",")
 }
 
 // Ask is one place in which a request names a GPU, or a share of one.

@@ -267,6 +267,10 @@ func (t *table) begin(ctx context.Context, s Spelling, k Kind) error {
 	if record.Reason != "BeginTime" || record.Token() == "" {
 		return fmt.Errorf("the plugin did not hold job %s: %s %s", j.id, record.State, record.Reason)
 	}
+	// What sbatch makes of the options is what ParseArgs says; the CPUs of a task are no part of it.
+	if want, _ := request.ParseArgs(s.Args, t.daemon.version); want != record.Request && !strings.Contains(j.row.Asked, "--cpus-per-task") {
+		return fmt.Errorf("the controller stores %+v, read as %+v", record.Request, want)
+	}
 	t.daemon.mu.Lock()
 	inner := t.daemon.inner
 	t.daemon.mu.Unlock()

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/gresize/gresize/slurm/loadcheck"
+	"github.com/spf13/cobra"
+)
+
+func newSlurmCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "slurm",
+		Short: "Look at the Slurm of this machine",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newSlurmCheckCommand())
+	return cmd
+}
+
+func newSlurmCheckCommand() *cobra.Command {
+	var o loadcheck.Options
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check [PLUGIN]",
+		Short: "Tell whether slurmctld will load the plugin, before it tries",
+		Long: `Tells whether the slurmctld of this machine will load the plugin job_submit/gresize. With one that was
+built for another release slurmctld does not start, so ask before a restart and after every upgrade of Slurm.
+Nothing is loaded and nothing is asked of a running slurmctld. The exit status is 1 when slurmctld must not be
+started with the plugin.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if o.Slurmctld == "" {
+				if o.Slurmctld, err = findSlurmctld(); err != nil {
+					return err
+				}
+			}
+			if len(args) == 1 {
+				o.Plugin = args[0]
+			} else if o.Plugin, err = findPlugin(); err != nil {
+				return err
+			}
+			if !cmd.Flags().Changed("conf") {
+				if _, err := os.Stat(o.Conf); err != nil {
+					o.Conf = ""
+				}
+			}
+			report, err := loadcheck.Check(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				if err := printJSON(cmd, report); err != nil {
+					return err
+				}
+			} else {
+				fmt.Fprintln(cmd.OutOrStdout(), report.Plugin)
+				for _, f := range report.Findings {
+					fmt.Fprintf(cmd.OutOrStdout(), "  %-6s  %s\n", f.Level, f.Text)
+				}
+			}
+			if report.Refused() {
+				return &statusError{code: exitError}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.Slurmctld, "slurmctld", "", "the slurmctld that is to load the plugin (default: the one of this machine)")
+	cmd.Flags().StringVar(&o.Conf, "conf", "/etc/slurm/slurm.conf", "slurm.conf, to see whether it names the plugin")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
+	return cmd
+}
+
+func findSlurmctld() (string, error) {
+	for _, path := range []string{"/usr/sbin/slurmctld", "/usr/local/sbin/slurmctld", "/opt/slurm/sbin/slurmctld"} {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	path, err := exec.LookPath("slurmctld")
+	if err != nil {
+		return "", fmt.Errorf("found no slurmctld on this machine: name it with --slurmctld")
+	}
+	return path, nil
+}
+
+// findPlugin looks where the packages of Slurm keep their plugins.
+func findPlugin() (string, error) {
+	for _, dir := range []string{"/usr/lib/*/slurm-wlm", "/usr/lib/*/slurm", "/usr/lib64/slurm", "/usr/lib/slurm"} {
+		found, err := filepath.Glob(filepath.Join(dir, loadcheck.FileName))
+		if err == nil && len(found) > 0 {
+			return found[0], nil
+		}
+	}
+	return "", fmt.Errorf("found no %s among Slurm's plugins: name the file", loadcheck.FileName)
+}
