@@ -256,17 +256,11 @@ func (t *table) begin(ctx context.Context, s Spelling, k Kind) error {
 	t.daemon.mu.Unlock()
 	j := &job{kind: k, row: Row{Asked: strings.Join(s.Args, " "), Target: k.Name}}
 	t.jobs = append(t.jobs, j)
-	var err error
-	if j.id, err = t.Sbatch(ctx, minicluster.DefaultUser, append(append([]string{"--output=out-%j", "--time=5"}, s.Args...), "job.sh")...); err != nil {
-		return err
-	}
-	record, err := t.record(ctx, j.id)
+	record, err := t.held(ctx, s)
 	if err != nil {
 		return err
 	}
-	if record.Reason != "BeginTime" || record.Token() == "" {
-		return fmt.Errorf("the plugin did not hold job %s: %s %s", j.id, record.State, record.Reason)
-	}
+	j.id = strconv.FormatUint(uint64(record.ID), 10)
 	// What sbatch makes of the options is what ParseArgs says; the CPUs of a task are no part of it.
 	if want, _ := request.ParseArgs(s.Args, t.daemon.version); want != record.Request && !strings.Contains(j.row.Asked, "--cpus-per-task") {
 		return fmt.Errorf("the controller stores %+v, read as %+v", record.Request, want)
@@ -302,6 +296,27 @@ func (t *table) begin(ctx context.Context, s Spelling, k Kind) error {
 	}
 	j.waiting = true
 	return nil
+}
+
+// held submits a job that the plugin holds. On a machine that is very busy the daemon's answer may come too late, and the job passes as it should: then once more.
+func (t *table) held(ctx context.Context, s Spelling) (client.Job, error) {
+	const most = 3
+	for try := 1; ; try++ {
+		id, err := t.Sbatch(ctx, minicluster.DefaultUser, append(append([]string{"--output=out-%j", "--time=5"}, s.Args...), "job.sh")...)
+		if err != nil {
+			return client.Job{}, err
+		}
+		record, err := t.record(ctx, id)
+		if err != nil || record.Reason == "BeginTime" && record.Token() != "" {
+			return record, err
+		}
+		if try == most {
+			return record, fmt.Errorf("the plugin did not hold job %s: %s %s", id, record.State, record.Reason)
+		}
+		if _, err := t.Run(ctx, "root", "scancel", id); err != nil {
+			return record, err
+		}
+	}
 }
 
 // undo gives the job its own request back and says whether it has it.
