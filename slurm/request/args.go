@@ -137,6 +137,9 @@ func storedList(name, value string, v Version) (string, bool) {
 			continue
 		}
 		if name != "gres" {
+			if strings.Contains(p, "=") {
+				return "", false
+			}
 			p = "gpu:" + p
 		}
 		e := parseEntry(p)
@@ -220,10 +223,17 @@ func typedText(name, value string) string {
 		return asTyped(value, "")
 	case "tres-per-task":
 		return value
-	case "gpus-per-task":
-		return strings.NewReplacer("gpu=", "", "=", ":").Replace(asTyped(value, "gpu:"))
 	}
-	return asTyped(value, "gpu:")
+	entries := strings.Split(asTyped(value, "gpu:"), ",")
+	for i, text := range entries {
+		// The newer releases' list of a task's resources has its counts behind an equals sign.
+		if kind, count, ok := strings.Cut(text, "="); ok && ParseList(value)[i].Type == "" {
+			entries[i] = count
+		} else if ok {
+			entries[i] = kind + ":" + count
+		}
+	}
+	return strings.Join(entries, ",")
 }
 
 // asTyped takes away the prefixes that Slurm puts before each entry of a list, and the name that the option has already said.
