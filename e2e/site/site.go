@@ -129,7 +129,10 @@ func (s *Site) bringUp(ctx context.Context) error {
 	}
 	cluster := s.opts.Cluster
 	cluster.Dir = s.path("slurm")
-	cluster.Plugin = filepath.Join(s.opts.Build, "plugin", "job_submit_gresize.so")
+	if cluster.Plugin == "" {
+		cluster.Plugin = filepath.Join(s.opts.Build, "plugin", "job_submit_gresize.so")
+	}
+	cluster.Show = []string{s.dir}
 	cluster.PluginConf = s.path("etc/plugin.conf")
 	cluster.VGPUDir = filepath.Join(s.opts.Build, "lib", "vgpu")
 	cluster.Log = s.opts.Log
@@ -256,7 +259,7 @@ func (s *Site) startLaunch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.launch, err = startProcess(s.path("log/launch.log"), nil, nil, filepath.Join(s.libexec, "gresize-launch"),
+	s.launch, err = s.startProcess("log/launch.log", "root", nil, filepath.Join(s.libexec, "gresize-launch"),
 		"-socket", socket, "-slurm-user", s.slurm.Username, "-sbatch", sbatch, "-slurm-conf", s.Cluster.Conf(), "-probe", filepath.Join(s.libexec, "gresize-probe"))
 	if err != nil {
 		return err
@@ -266,17 +269,13 @@ func (s *Site) startLaunch(ctx context.Context) error {
 
 // StartDaemon starts gresized, after Start or after KillDaemon, and returns when its socket answers.
 func (s *Site) StartDaemon(ctx context.Context) error {
-	uid, gid, err := ids(s.slurm)
-	if err != nil {
-		return err
-	}
 	program := s.opts.Gresized
 	if program == "" {
 		program = filepath.Join(s.bin, "gresized")
 	}
 	env := append(s.Cluster.Env(), s.opts.DaemonEnv...)
-	s.daemon, err = startProcess(s.path("log/gresized.log"), &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, env, program, "-config", s.ConfigPath())
-	if err != nil {
+	var err error
+	if s.daemon, err = s.startProcess("log/gresized.log", s.slurm.Username, env, program, "-config", s.ConfigPath()); err != nil {
 		return err
 	}
 	return s.daemon.waitSocket(ctx, s.path("run/submit.sock"))
@@ -367,17 +366,20 @@ type process struct {
 	err  error
 }
 
-func startProcess(logPath string, as *syscall.Credential, env []string, program string, args ...string) (*process, error) {
-	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// startProcess runs one of our daemons where the daemons of Slurm run.
+func (s *Site) startProcess(logName, as string, env []string, program string, args ...string) (*process, error) {
+	log, err := os.OpenFile(s.path(logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
-	cmd := exec.Command(program, args...)
-	cmd.Dir = "/"
+	cmd, err := s.Cluster.Process(as, "/", program, args...)
+	if err != nil {
+		return nil, err
+	}
 	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8"}, env...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", filepath.Base(program), err)
 	}

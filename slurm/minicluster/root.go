@@ -117,6 +117,16 @@ func (c *Cluster) command(ctx context.Context, as *account, dir, program string,
 	return cmd, nil
 }
 
+// Process is a program that runs as a user in a folder of the cluster's root, with the caller's environment unless he changes that. It is for programs
+// that are no clients of Slurm.
+func (c *Cluster) Process(asUser, dir, program string, args ...string) (*exec.Cmd, error) {
+	who, err := lookUp(asUser)
+	if err != nil {
+		return nil, err
+	}
+	return c.command(context.Background(), &who, dir, program, args)
+}
+
 // readVersion asks the Slurm of the cluster which release it is.
 func readVersion(ctx context.Context, root, slurmctld string) (request.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
