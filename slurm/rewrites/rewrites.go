@@ -182,8 +182,12 @@ func (d *daemon) listen(dir string) (conf string, err error) {
 	if err := os.WriteFile(conf, []byte("socket = "+socket+"\ndeadline_ms = 1000\n"), 0o644); err != nil {
 		return "", err
 	}
-	// slurmctld is another user.
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(socket, 0o666)); err != nil {
+	slurm, err := user.Lookup(minicluster.DefaultSlurmUser)
+	if err != nil {
+		return "", err
+	}
+	uid, err := strconv.Atoi(slurm.Uid)
+	if err := errors.Join(err, os.Chmod(dir, 0o755), os.Chown(socket, uid, -1)); err != nil {
 		return "", err
 	}
 	go func() {
