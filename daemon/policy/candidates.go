@@ -77,18 +77,6 @@ func (r Rules) candidates(needBytes int64, asked request.Request, gpus int, spec
 	return rows
 }
 
-// Targets are what a job may be moved to, for those who have to know the kinds and not the sizes.
-func (r Rules) Targets() []request.Target {
-	targets := make([]request.Target, 0, len(r.Rows)+1)
-	for _, row := range r.Rows {
-		targets = append(targets, row.Target)
-	}
-	if r.ShardBytes > 0 {
-		targets = append(targets, request.Target{Shards: 1})
-	}
-	return targets
-}
-
 // askedBytes is the memory of the largest card that the request allows. specific is false when it allows every card. The constraint has to be plain.
 func (r Rules) askedBytes(asked request.Request, gpus int) (bytes int64, specific, known bool) {
 	counted, counts := r.Counted.asked(asked, gpus)
