@@ -48,6 +48,9 @@ func newEstimators(c *config.Config, logger *slog.Logger) *pluginhost.Host {
 			entry.Builtin = bundleEstimator{method}
 		} else {
 			entry.Command = contract.Command{Path: e.Command[0], Args: e.Command[1:]}
+			if _, err := contract.TrustedFile(e.Command[0], e.SHA256); err != nil {
+				logger.Warn("an estimator will not be started as it is", "estimator", e.Name, "error", err)
+			}
 		}
 		entries = append(entries, entry)
 	}

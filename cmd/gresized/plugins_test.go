@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,5 +43,19 @@ func TestRecordingFor(t *testing.T) {
 		if r.Mode != c.mode || !slices.Equal(r.Parts, c.parts) || !strings.Contains(out.String(), c.warned) || c.warned == "" && out.Len() > 0 {
 			t.Errorf("%v: %+v, %s", c.names, r, out.String())
 		}
+	}
+}
+
+// TestUntrustedPluginIsNamed holds that the log names at the start what would be refused at each question.
+func TestUntrustedPluginIsNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "plugin")
+	if err := errors.Join(os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700), os.Chmod(path, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c := &config.Config{Estimators: []config.Estimator{{Name: "mine", Command: []string{path}}}}
+	newEstimators(c, slog.New(slog.NewTextHandler(&log, nil))).Close()
+	if !strings.Contains(log.String(), "estimator=mine") || !strings.Contains(log.String(), "chmod go-w") {
+		t.Errorf("the log says %q", log.String())
 	}
 }
