@@ -115,13 +115,13 @@ func TestSuitePasses(t *testing.T) {
 	}
 }
 
-// recorded is a bundle of a run that was made as a recording says: a small ConvNet, testdata/workloads/gpumemnet_cnn.py 1 3 4 relu 0 0 4@8,4@8,
+// recorded is a bundle of a run that was made as a recording says: a small ConvNet, testdata/workloads/gpumemnet_cnn.py 3 10 8 relu 0 0 32@64,64@64,
 // with gresize estimate --gpu a100-80 --estimator NAME --bundle FILE.
 func recorded(t *testing.T, r trace.Recording) string {
 	t.Helper()
 	name := string(r.RunMode())
 	if slices.Contains(r.Parts, trace.PartPublished) {
-		name = "published"
+		name += "-published"
 	}
 	path, err := filepath.Abs(filepath.Join("../../bundled/testdata", name+".bundle"))
 	if err != nil {
@@ -152,7 +152,7 @@ func TestBundledKnow(t *testing.T) {
 			if e.Confidence != estimator.Unknown || len(e.Reasons) == 0 {
 				t.Errorf("%s: %+v", m.Name, e)
 			}
-		} else if !some || e.Confidence == estimator.Unknown || largest.ComfortableBytes <= 0 || largest.ComfortableBytes > 4<<30 {
+		} else if !some || e.Confidence == estimator.Unknown || largest.ComfortableBytes <= 0 || largest.ComfortableBytes > 32<<30 {
 			t.Errorf("%s: %+v", m.Name, e)
 		}
 	}
