@@ -145,6 +145,12 @@ func TestExamplesGetTheCardThatTheyNeed(t *testing.T) {
 		})
 	}
 	checkLog(t, s, ids)
+	if n := counted(t, s, `gresize_decisions_total\{.*verdict="rewrite"\}`); n < 3 {
+		t.Errorf("%d rewrites were counted", n)
+	}
+	if n := counted(t, s, `gresize_submit_answer_duration_seconds_count\{verdict="hold"\}`); n != len(cases) {
+		t.Errorf("%d jobs were held as counted, want %d", n, len(cases))
+	}
 }
 
 func copyExamples(t *testing.T, s *site.Site) {

@@ -25,6 +25,7 @@ var heavy = map[string][]string{
 	"github.com/spf13/cobra":           {"cmd/gresize", "cmd/gresized", "cmd/gresize-probe", "cmd/gresize-launch", "cmd/gresize-estimator"},
 	"github.com/hashicorp":             {"estimator/contract"},
 	"google.golang.org":                {"estimator/contract"},
+	"github.com/prometheus":            {"daemon/metrics"},
 }
 
 // onlyTests are the dependencies that no program may hold: only tests, and the helpers of tests, whose names end in "test".

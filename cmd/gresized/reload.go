@@ -74,6 +74,7 @@ var fixedKeys = []struct {
 	{"probe.launch_socket", func(c *config.Config) any { return c.Probe.LaunchSocket }},
 	{"margin.target_failure_rate", func(c *config.Config) any { return c.Margin.TargetFailureRate }},
 	{"oom", func(c *config.Config) any { return c.OOM }},
+	{"metrics", func(c *config.Config) any { return c.Metrics }},
 	{"actuals", func(c *config.Config) any { return c.Actuals }},
 	{"estimator", func(c *config.Config) any { return c.Estimators }},
 }

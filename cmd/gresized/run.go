@@ -22,6 +22,7 @@ import (
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/metrics"
 	"github.com/gresize/gresize/daemon/probeapi"
 	"github.com/gresize/gresize/daemon/server"
 	"github.com/gresize/gresize/daemon/site"
@@ -150,7 +151,17 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	probes := probeapi.New(manager, checkBundle, logger)
 	probes.Recording = recordingFor(c, logger)
 	probes.Handle(epilog.Path, keeper.Handler(actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}))
-	submits := server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager, Logger: logger})
+	var submits *server.Server
+	counters := metrics.New(metrics.Build{Version: probe.BuildVersion(), Slurm: version.String()}, metrics.Live{
+		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
+		Mode: func() string { return string(manager.Mode()) }, Ready: log.Ping,
+	})
+	log.Observe(counters.Observed)
+	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: counters.Timed(manager), Logger: logger})
+	metricsListener, err := listenForMetrics(c.Metrics.Listen)
+	if err != nil {
+		return errors.Join(err, probeListener.Close())
+	}
 	listener, err := systemd.Listener(socketName)
 	if err == nil && listener == nil {
 		listener, err = server.Listen(c.Socket.Path)
@@ -174,6 +185,13 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		again := reloader{path: path, address: probeListener.Addr().String(), started: c, manager: manager, logger: logger}
 		again.listen(ctx, reloads)
 	})
+	if metricsListener != nil {
+		wait.Go(func() {
+			if err := counters.Serve(ctx, metricsListener); err != nil {
+				logger.Error("metrics are no longer served", "error", err)
+			}
+		})
+	}
 	wait.Go(func() { keeper.Run(ctx) })
 	wait.Go(func() {
 		keeper.Account(ctx, actuals.Sacct{Path: c.Actuals.Sacct, ConfPath: c.Slurm.Conf, Every: c.Actuals.SacctEvery.Std()})
@@ -195,6 +213,18 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	err = errors.Join(err, listener.Close(), probes.Close())
 	wait.Wait()
 	return err
+}
+
+// listenForMetrics opens the address of the counters, nil when there is none.
+func listenForMetrics(address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := metrics.Listen(address)
+	if err != nil {
+		return nil, fmt.Errorf("metrics.listen: %w", err)
+	}
+	return l, nil
 }
 
 // userIDs looks up names, and takes numbers as they are.

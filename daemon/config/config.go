@@ -52,6 +52,7 @@ type Config struct {
 	Margin  Margin  `toml:"margin"`
 	OOM     OOM     `toml:"oom"`
 	Actuals Actuals `toml:"actuals"`
+	Metrics Metrics `toml:"metrics"`
 }
 
 // Socket is where the plugin finds the daemon.

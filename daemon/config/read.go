@@ -212,6 +212,9 @@ func (c *Config) check() *FileError {
 	if fault := c.checkActuals(bad); fault != nil {
 		return fault
 	}
+	if fault := c.checkMetrics(bad); fault != nil {
+		return fault
+	}
 	return c.checkTargets(bad)
 }
 

@@ -117,6 +117,9 @@ func (l *Log) AddActual(ctx context.Context, job int64, a Actual, e *Event, resc
 	if err != nil {
 		return false, fmt.Errorf("add actual of job %d: %w", job, err)
 	}
+	if added {
+		l.observed(Observation{Actual: &a})
+	}
 	return added, nil
 }
 

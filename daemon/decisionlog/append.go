@@ -148,6 +148,7 @@ func (l *Log) AddJob(ctx context.Context, j Job, first Event, d *Decision) (int6
 	if err != nil {
 		return 0, fmt.Errorf("add job: %w", err)
 	}
+	l.observed(Observation{State: first.State, Decision: d})
 	return id, nil
 }
 
@@ -157,6 +158,7 @@ func (l *Log) Advance(ctx context.Context, t Transition) error {
 	if err != nil {
 		return fmt.Errorf("job %d, %s to %s: %w", t.Job, t.From, t.To, err)
 	}
+	l.observed(Observation{State: t.To, Decision: t.Decision})
 	return nil
 }
 

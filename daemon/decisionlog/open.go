@@ -36,6 +36,8 @@ type Log struct {
 	db *sql.DB
 	// Replaced is where a damaged file was moved to when a new one had to be begun, or "".
 	Replaced string
+
+	observer func(Observation)
 }
 
 // Open opens the log for the daemon and brings its schema up to date. A damaged file is moved aside

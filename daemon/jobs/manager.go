@@ -218,6 +218,23 @@ func (m *Manager) Configure(s Settings) { m.settings.Store(&s) }
 // now are the settings in force.
 func (m *Manager) now() *Settings { return m.settings.Load() }
 
+// Mode is the mode in force.
+func (m *Manager) Mode() Mode { return m.now().Mode }
+
+// OpenJobs is how many jobs are looked after.
+func (m *Manager) OpenJobs() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.open)
+}
+
+// OpenProbes is how many probes are asked for and have not reported.
+func (m *Manager) OpenProbes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.probes)
+}
+
 // Open takes up every unfinished job of the log and starts looking after them.
 func (m *Manager) Open(ctx context.Context) error {
 	stories, err := m.config.Log.Unfinished(ctx)

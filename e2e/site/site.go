@@ -198,12 +198,16 @@ func (s *Site) install() error {
 	return nil
 }
 
+// MetricsPath is the socket on which gresized serves its counters.
+func (s *Site) MetricsPath() string { return s.path("run/metrics.sock") }
+
 // config is the site's gresize.toml: the features of the GPU nodes, smallest card first.
 func (s *Site) config() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "version = 1\nmode = %q\ndefault_profile = %q\n\n", s.opts.Mode, s.largestModel())
 	fmt.Fprintf(&b, "[socket]\npath = %q\nallow_users = [%q]\n\n", s.path("run/submit.sock"), s.slurm.Username)
 	fmt.Fprintf(&b, "[log]\npath = %q\nspool = %q\n\n", s.LogPath(), s.path("state/spool"))
+	fmt.Fprintf(&b, "[metrics]\nlisten = %q\n\n", "unix:"+s.MetricsPath())
 	fmt.Fprintf(&b, "[slurm]\nconf = %q\n\n", s.Cluster.Conf())
 	fmt.Fprintf(&b, "[probe]\npartition = \"probe\"\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = %q\ntime_limit = \"5m\"\nmemory = \"3GiB\"\ncpus = 2\n\n",
 		s.probes, s.path("run-root/launch.sock"), s.opts.Hold, s.opts.ProbeBudget)

@@ -1,0 +1,198 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/slurm/wire"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+type answerer struct{ verdict wire.Verdict }
+
+func (a answerer) Answer(*wire.Request) *wire.Reply { return &wire.Reply{Verdict: a.verdict} }
+
+func example(ready error) *Metrics {
+	m := New(Build{Version: "1.2.3", Slurm: "22.05.8"}, Live{
+		OpenJobs: func() int { return 3 }, OpenProbes: func() int { return 2 }, Refused: func() int64 { return 7 },
+		Mode: func() string { return "shadow" }, Ready: func(context.Context) error { return ready },
+	})
+	m.Observed(decisionlog.Observation{State: "held"})
+	m.Observed(decisionlog.Observation{State: "decided", Decision: &decisionlog.Decision{Verdict: decisionlog.Rewrite, Code: "smaller_fits"}})
+	m.Observed(decisionlog.Observation{State: "left_alone", Decision: &decisionlog.Decision{Verdict: decisionlog.LeaveAlone, Code: "opted_out"}})
+	m.Observed(decisionlog.Observation{Actual: &decisionlog.Actual{Source: decisionlog.EpilogOOM, Outcome: decisionlog.OutOfMemory, AfterRewrite: true}})
+	m.Observed(decisionlog.Observation{Actual: &decisionlog.Actual{Source: decisionlog.EpilogOOM, Outcome: decisionlog.OutOfMemory}})
+	m.Timed(answerer{wire.VerdictHold}).Answer(nil)
+	return m
+}
+
+// scraped is the page without what differs from run to run.
+func scraped(t *testing.T, client *http.Client, url string) string {
+	t.Helper()
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []string
+	for line := range strings.Lines(string(page)) {
+		if strings.Contains(line, "gresize_") && !strings.Contains(line, "_seconds_bucket") && !strings.Contains(line, "_seconds_sum") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+func TestMetricsOverASocket(t *testing.T) {
+	m := example(nil)
+	path := filepath.Join(t.TempDir(), "metrics.sock")
+	// One that a dead daemon left.
+	dead, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.(*net.UnixListener).SetUnlinkOnClose(false)
+	dead.Close()
+	listener, err := Listen("unix:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v %v", info.Mode(), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- m.Serve(ctx, listener) }()
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}}}
+	got := scraped(t, client, "http://gresized/metrics")
+	const golden = "testdata/metrics.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("not as in %s (-update writes it anew):\n%s", golden, diff)
+	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListenLeavesFilesAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen("unix:" + path); err == nil || !strings.Contains(err.Error(), "no socket") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestNames asks the linter of Prometheus.
+func TestNames(t *testing.T) {
+	problems, err := testutil.GatherAndLint(example(nil).registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "gresize_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	for _, c := range []struct {
+		ready error
+		path  string
+		want  int
+	}{{nil, "/livez", 200}, {nil, "/readyz", 200}, {errors.New("disk full"), "/livez", 200}, {errors.New("disk full"), "/readyz", 503}, {errors.New("disk full"), "/healthz", 503}, {nil, "/other", 404}} {
+		listener, err := Listen("127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go example(c.ready).Serve(t.Context(), listener)
+		response, err := http.Get("http://" + listener.Addr().String() + c.path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		listener.Close()
+		if response.StatusCode != c.want || c.want == 503 && !strings.Contains(string(body), "disk full") {
+			t.Errorf("%s, ready %v: %d %s", c.path, c.ready, response.StatusCode, body)
+		}
+	}
+}
+
+func TestCodesAreBounded(t *testing.T) {
+	m := example(nil)
+	for i := range 1000 {
+		m.Observed(decisionlog.Observation{Decision: &decisionlog.Decision{Verdict: decisionlog.Keep, Code: strings.Repeat("x", i%500+1)}})
+	}
+	if n := testutil.CollectAndCount(m.decisions); n > maxCodes+4 {
+		t.Errorf("%d series", n)
+	}
+}
+
+// TestPagesNameOnlyWhatIsThere holds the manual, the alert rules and the dashboard to the metrics of the code, and the manual to all of them.
+func TestPagesNameOnlyWhatIsThere(t *testing.T) {
+	families, err := example(nil).registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), "gresize_") {
+			known[f.GetName()] = true
+		}
+	}
+	name := regexp.MustCompile(`\bgresize_[a-z_]+`)
+	for _, page := range []string{"docs/metrics.md", "contrib/prometheus/alerts.yml", "contrib/grafana/gresize.json"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := map[string]bool{}
+		for _, n := range name.FindAllString(string(text), -1) {
+			n = strings.TrimSuffix(n, "_bucket")
+			named[n] = true
+			if !known[n] {
+				t.Errorf("%s: there is no %s", page, n)
+			}
+		}
+		for n := range known {
+			if page == "docs/metrics.md" && !named[n] {
+				t.Errorf("%s does not explain %s", page, n)
+			}
+		}
+		if len(named) < 5 {
+			t.Errorf("%s names only %d metrics", page, len(named))
+		}
+	}
+}
