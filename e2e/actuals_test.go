@@ -38,7 +38,7 @@ func (s *fakeSite) submitScript(name, text string, args ...string) string {
 // TestDeath: a job that dies of GPU memory on what it was given raises an alarm, runs again with what its owner had asked for, and its like are left alone.
 func TestDeath(t *testing.T) {
 	t.Parallel()
-	s := newFakeSiteWith(t, "enforce", time.Minute, "[oom]\nrequeue = true\n")
+	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: time.Minute, Config: "[oom]\nrequeue = true\n"})
 	s.answer(says(t, 7, estimator.Exact))
 
 	good := s.submit(tooLarge...)

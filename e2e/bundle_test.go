@@ -20,6 +20,9 @@ func says(t *testing.T, gib int64, confidence estimator.Confidence) fakeAnswer {
 	return a
 }
 
+// hostPeakBytes is the host memory of every probe.
+const hostPeakBytes = 1 << 30
+
 // bundleFor is a bundle from which the virtual GPU's estimator reads a peak of so many GiB, with the confidence.
 func bundleFor(t *testing.T, cardName string, gib int64, confidence estimator.Confidence) []byte {
 	t.Helper()
@@ -34,7 +37,7 @@ func bundleFor(t *testing.T, cardName string, gib int64, confidence estimator.Co
 	b := trace.Bundle{
 		Manifest: trace.Manifest{Schema: trace.Schema, Versions: estimator.Versions{Torch: "2.6.0+cu124"},
 			GPU:     trace.GPU{ID: card.ID, Name: card.Name, CapacityBytes: card.Total.Bytes, Devices: 1},
-			Command: []string{"job.sh"}, RankCount: 1, Steps: 4, Outcome: trace.Stopped, Libraries: []string{"cublas"},
+			Command: []string{"job.sh"}, RankCount: 1, Steps: 4, HostPeakBytes: hostPeakBytes, Outcome: trace.Stopped, Libraries: []string{"cublas"},
 			UnansweredSymbols: []trace.Symbol{}, Reasons: []estimator.Reason{}, Sandboxed: true, Notes: []string{}, Calls: []trace.Call{}},
 		Ranks: []trace.Rank{{Report: report}},
 	}

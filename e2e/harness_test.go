@@ -71,23 +71,24 @@ const smallNodeMiB = 16 << 10
 // newFakeSite starts one. The daemon runs.
 func newFakeSite(t *testing.T, mode string, hold time.Duration) *fakeSite {
 	t.Helper()
-	return newFakeSiteWith(t, mode, hold, "")
+	return newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: mode, Hold: hold})
 }
 
-// newFakeSiteWith starts one with further tables of gresize.toml.
-func newFakeSiteWith(t *testing.T, mode string, hold time.Duration, config string) *fakeSite {
+// newFakeSiteOf starts one of another cluster, or with further configuration: whole tables, of which [policy] is not one.
+func newFakeSiteOf(t *testing.T, options site.Options) *fakeSite {
 	t.Helper()
 	build, err := buildFake()
 	must(t, err)
-	cluster := minicluster.Default()
+	cluster := options.Cluster
 	for i := range cluster.Nodes {
 		if cluster.Nodes[i].Name == "gpu1" {
 			cluster.Nodes[i].RealMemoryMiB = smallNodeMiB
 		}
 	}
-	started, err := site.Start(t.Context(), site.Options{Build: build, Cluster: cluster, Mode: mode, Hold: hold, Config: "[policy]\nwatch = \"15s\"\n" + config})
+	options.Build, options.Cluster, options.Config = build, cluster, "[policy]\nwatch = \"15s\"\n"+options.Config
+	started, err := site.Start(t.Context(), options)
 	must(t, err)
-	s := &fakeSite{Site: started, t: t, hold: hold}
+	s := &fakeSite{Site: started, t: t, hold: options.Hold}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(started.Logs(60))

@@ -117,57 +117,6 @@ func TestLife(t *testing.T) {
 		}
 	})
 
-	t.Run("jobs that are never held", func(t *testing.T) {
-		s := s.in(t)
-		s.answer(fits)
-		for _, c := range []struct {
-			code string
-			args []string
-		}{
-			{"several_gpus", []string{"--gres=gpu:1", "--nodes=2"}},
-			{"opt_out", []string{"--gres=gpu:1", "--comment=gresize:off"}},
-			{"has_dependency", []string{"--gres=gpu:1", "--dependency=singleton"}},
-			{"nodes_named", []string{"--gres=gpu:1", "--nodelist=gpu1"}},
-			{"shares_gpu", []string{"--gres=shard:1"}},
-			{"deadline", []string{"--gres=gpu:1", "--deadline=now+1hour"}},
-			{"exclusive_node", []string{"--gres=gpu:1", "--exclusive"}},
-		} {
-			before := len(s.lines())
-			id := s.submit(c.args...)
-			waitUntil(t, 5*time.Second, "a row for "+c.code, func() bool { return len(s.lines()) > before })
-			line := s.lines()[0]
-			if line.Job.State != jobs.StateLeftAlone || line.Decision == nil || line.Decision.Verdict != decisionlog.LeaveAlone || line.Decision.Code != c.code {
-				t.Errorf("%s: the row says %s %+v", c.code, line.Job.State, line.Decision)
-			}
-			out, err := s.Cluster.Run(t.Context(), "root", "scontrol", "-o", "show", "job", id)
-			must(t, err)
-			if strings.Contains(out, "gresize:v1") || strings.Contains(out, "Reason=BeginTime") {
-				t.Errorf("%s: the job was held: %s", c.code, out)
-			}
-			must(t, s.cancel(id))
-		}
-		before := len(s.lines())
-		_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "srun", "--gres=gpu:1", "--mem=200M", "true")
-		must(t, err)
-		waitUntil(t, 5*time.Second, "a row for srun", func() bool { return len(s.lines()) > before })
-		if line := s.lines()[0]; line.Decision == nil || line.Decision.Code != "no_script" {
-			t.Errorf("srun: the row says %+v", line.Decision)
-		}
-		before = len(s.lines())
-		// No GPU: a row, since the site's plugin.conf wants one; but none for what has the name of a probe, so probes cannot loop.
-		id := s.submit("--partition=" + minicluster.ProbePartition)
-		s.completed(id, 30*time.Second)
-		waitUntil(t, 5*time.Second, "a row for a job without a GPU", func() bool { return len(s.lines()) > before })
-		if line := s.lines()[0]; line.Decision == nil || line.Decision.Code != "no_gpu" {
-			t.Errorf("no GPU: the row says %+v", line.Decision)
-		}
-		id = s.submit("--partition="+minicluster.ProbePartition, "--job-name=gresize-probe-abcdefgh")
-		s.completed(id, 30*time.Second)
-		if n := len(s.lines()); n != before+1 {
-			t.Errorf("a job with the name of a probe made %d rows", n-before-1)
-		}
-	})
-
 	t.Run("an owner's own begin time is kept", func(t *testing.T) {
 		s := s.in(t)
 		s.answer(fits)

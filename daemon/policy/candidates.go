@@ -61,7 +61,7 @@ func (r Rules) candidates(needBytes int64, asked request.Request, gpus int, spec
 	}
 	_, counts := r.Counted.asked(asked, gpus)
 	counted, countedBytes, ok := r.Counted.target(needBytes, gpus)
-	if ok && (counts || !specific) {
+	if ok && (!specific || counts && !r.named(asked)) {
 		rows = append(rows, Row{FitsBytes: countedBytes, Target: request.Target{Counted: counted}})
 	}
 	for _, row := range r.Rows {
@@ -75,6 +75,17 @@ func (r Rules) candidates(needBytes int64, asked request.Request, gpus int, spec
 	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.FitsBytes, b.FitsBytes) })
 	return rows
+}
+
+// named says whether a request names a card by its type or by a feature that has a size; a count alone would leave it there.
+func (r Rules) named(asked request.Request) bool {
+	for _, ask := range asked.Asks() {
+		if ask.Type != "" {
+			return true
+		}
+	}
+	groups, _ := request.Conjuncts(asked.Features)
+	return slices.ContainsFunc(groups, func(group []string) bool { _, sized := r.groupBytes(group); return sized })
 }
 
 // askedBytes is the memory of the largest card that the request allows. specific is false when it allows every card. The constraint has to be plain.

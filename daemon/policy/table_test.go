@@ -81,7 +81,8 @@ func TestSiteTable(t *testing.T) {
 
 		// Count-only resources.
 		{"Charles University: vram asked for too high", vram(80), request.Request{TresPerJob: "gres:gpu:1", TresPerNode: "gres:vram:40"}, needs(9), v22, Rewrite, CodeSmaller, "TresPerNode=gres:vram:9"},
-		{"vram for a job that asked for any GPU", vram(80), request.Request{TresPerNode: "gres:gpu:1"}, needs(9), v22, Rewrite, CodeNarrowed, "TresPerNode=gres:gpu:1,gres:vram:9"},
+		{"vram for a job that asked for any GPU", vram(80), request.Request{TresPerNode: "gres/gpu:1"}, needs(9), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/gpu:1,gres/vram:9"},
+		{"vram cannot be added on 22.05", vram(80), request.Request{TresPerNode: "gres:gpu:1"}, needs(9), v22, Rewrite, CodeNarrowed, "Features=gpu40"},
 		{"vram counts for the node, not for a GPU", vram(80), request.Request{TresPerNode: "gres:gpu:2,gres:vram:80"}, func() estimator.Estimate {
 			e := needs(9)
 			e.Ranks = append(e.Ranks, e.Ranks[0])
@@ -90,7 +91,7 @@ func TestSiteTable(t *testing.T) {
 		}(), v22, Rewrite, CodeSmaller, "TresPerNode=gres:gpu:2,gres:vram:18"},
 		{"vram that would be too small", vram(80), request.Request{TresPerNode: "gres:gpu:1,gres:vram:8"}, needs(9), v22, LeaveAlone, CodeNeedsMore, ""},
 		{"vram that is right", vram(80), request.Request{TresPerNode: "gres:gpu:1,gres:vram:9"}, needs(9), v22, Keep, CodeAlready, ""},
-		{"vram goes down with the constraint", vram(0), request.Request{TresPerNode: "gres:gpu:1,gres:vram:80", Features: "gpu80"}, needs(39), v22, Rewrite, CodeSmaller, "TresPerNode=gres:gpu:1,gres:vram:39"},
+		{"vram goes down with the constraint", vram(0), request.Request{TresPerNode: "gres:gpu:1,gres:vram:80", Features: "gpu80"}, needs(39), v22, Rewrite, CodeSmaller, "TresPerNode=gres:gpu:1,gres:vram:39 Features=gpu40"},
 		{"a size by constraint gets no count", vram(80), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80"}, needs(9), v22, Rewrite, CodeSmaller, "Features=gpu40"},
 
 		// Host memory.

@@ -52,7 +52,7 @@ func TestParseJobRefusesForgeries(t *testing.T) {
 }
 
 func TestParseMiB(t *testing.T) {
-	for text, want := range map[string]uint64{"200M": 200, "3G": 3072, "2T": 2 << 20, "0": 0, "1.50G": 0, "": 0, "M": 0, "x": 0, "-1M": 0, "99999999999999999999M": 0} {
+	for text, want := range map[string]uint64{"200M": 200, "3G": 3072, "2T": 2 << 20, "0": 0, "1.50G": 1536, "48.83G": 50002, "NaNM": 0, "InfM": 0, "": 0, "M": 0, "x": 0, "-1M": 0, "99999999999999999999M": 0} {
 		if got := parseMiB(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -163,17 +164,17 @@ func numberInParentheses(s string) (uint32, bool) {
 	return uint32(n), err == nil
 }
 
-// parseMiB reads 200M, 3G or 1T; 0 is what cannot be read as whole MiB.
+// parseMiB reads 200M, 1.50G or 1T, as scontrol prints it: with two decimals where the unit is a larger one. 0 is what cannot be read.
 func parseMiB(s string) uint64 {
-	shift, found := map[string]int{"M": 0, "G": 10, "T": 20}[s[max(len(s)-1, 0):]]
+	unit, found := map[string]float64{"M": 1, "G": 1 << 10, "T": 1 << 20}[s[max(len(s)-1, 0):]]
 	if !found {
 		return 0
 	}
-	n, err := strconv.ParseUint(s[:len(s)-1], 10, 40)
-	if err != nil {
+	n, err := strconv.ParseFloat(s[:len(s)-1], 64)
+	if err != nil || !(n >= 0 && n < 1<<40) {
 		return 0
 	}
-	return n << shift
+	return uint64(math.Round(n * unit))
 }
 
 func parseTime(s string) time.Time {

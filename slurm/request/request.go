@@ -116,7 +116,8 @@ func Equivalent(a, b Request) bool {
 			return false
 		}
 	}
-	if a.MemPerNodeMiB != b.MemPerNodeMiB && a.MemPerNodeMiB > 0 && b.MemPerNodeMiB > 0 {
+	// Slurm prints a size of many MiB with two decimals of a GiB.
+	if less, more := min(a.MemPerNodeMiB, b.MemPerNodeMiB), max(a.MemPerNodeMiB, b.MemPerNodeMiB); less > 0 && more-less > more/128 {
 		return false
 	}
 	return clean(a.Features) == clean(b.Features) && canonical(a.MemPerTres) == canonical(b.MemPerTres) && canonical(a.CpusPerTres) == canonical(b.CpusPerTres)
@@ -321,6 +322,10 @@ func changeCount(result *Request, counted string, o Options) error {
 		}
 	}
 	if !asked {
+		if !o.Version.replacesGres() {
+			// A job that no node can run keeps the count then, whatever is put back (tried on 22.05.8).
+			return refuse(CodeSlurmVersion, "Slurm %s cannot add %s to a pending job in a way that could be undone", o.Version, want.Name)
+		}
 		list = append(list, entry)
 	}
 	result.TresPerNode = list.String()

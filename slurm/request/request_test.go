@@ -105,7 +105,8 @@ func TestChange(t *testing.T) {
 		{"no number of GPUs", Request{TresPerNode: "gres:gpu:0"}, Target{Constraint: "x"}, v22, true, "!" + CodeSpelling},
 		{"named twice", Request{TresPerNode: "gres:gpu:1", TresPerJob: "gres:gpu:1"}, Target{Constraint: "x"}, v22, true, "!" + CodeSpelling},
 		{"no GPU", Request{}, Target{Constraint: "x"}, v22, true, "!" + CodeSpelling},
-		{"a count beside the GPU", Request{TresPerNode: "gres:gpu:1"}, Target{Counted: "vram:23"}, v22, false, "TresPerNode=gres:gpu:1,gres:vram:23"},
+		{"a count beside the GPU", Request{TresPerNode: "gres:gpu:1"}, Target{Counted: "vram:23"}, v22, false, "!" + CodeSlurmVersion},
+		{"a count beside the GPU on 24.11", Request{TresPerNode: "gres/gpu:1"}, Target{Counted: "vram:23"}, v24, false, "TresPerNode=gres/gpu:1,gres/vram:23"},
 		{"a smaller count", Request{TresPerNode: "gres:gpu:1,gres:vram:80"}, Target{Counted: "vram:23"}, v22, false, "TresPerNode=gres:gpu:1,gres:vram:23"},
 		{"a count beside --gpus", Request{TresPerJob: "gres/gpu:1", TresPerNode: "gres/vram:80"}, Target{Counted: "vram:23"}, v24, false, "TresPerNode=gres/vram:23"},
 		{"a count with a suffix", Request{TresPerNode: "gres:gpu:1,gres:vram:2K"}, Target{Counted: "vram:2048"}, v22, false, "TresPerNode=gres:gpu:1,gres:vram:2048"},
@@ -214,7 +215,8 @@ func TestEquivalent(t *testing.T) {
 
 func TestEquivalentHostMemory(t *testing.T) {
 	a, b := Request{TresPerNode: "gres:gpu:1", MemPerNodeMiB: 8192}, Request{TresPerNode: "gres:gpu:1", MemPerNodeMiB: 4096}
-	if Equivalent(a, b) || !Equivalent(a, a) || !Equivalent(a, Request{TresPerNode: "gres:gpu:1"}) {
+	if Equivalent(a, b) || !Equivalent(a, a) || !Equivalent(a, Request{TresPerNode: "gres:gpu:1"}) ||
+		!Equivalent(Request{MemPerNodeMiB: 50000}, Request{MemPerNodeMiB: 50002}) || Equivalent(Request{MemPerNodeMiB: 50000}, Request{MemPerNodeMiB: 49000}) {
 		t.Error("host memory counts where both speak of it, and only there")
 	}
 }
