@@ -62,6 +62,8 @@ func ineligible(r *wire.Request) (code, reason string) {
 		return codeNoScript, skipReasons[codeNoScript]
 	case r.ScriptCut() || r.EnvironmentCut() || r.ArgvCut():
 		return codeCut, "its script, arguments or environment are larger than what is looked at"
+	case !strings.HasPrefix(r.Script, "#!"):
+		return codeOddScript, "its script does not begin with #!: what would run it is not certain"
 	case odd != "":
 		return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", odd)
 	case len(asks) == 0:

@@ -77,6 +77,7 @@ const (
 	codeRoot           = "root_job"
 	codeCut            = "too_large"
 	codeOddName        = "odd_job_name"
+	codeOddScript      = "odd_script"
 	codeOptedOut       = wire.SkipOptOut
 	codeBusy           = "busy"
 	codeNeverSeen      = "never_seen"
