@@ -140,13 +140,14 @@ func TestProblemsOnARealCluster(t *testing.T) {
 		})
 	}
 	t.Run("12 nothing but the id, both streams merged", func(t *testing.T) { changed(t, accepted(t, plain)) })
-	t.Run("17 --export=NONE", func(t *testing.T) { changed(t, accepted(t, plain, "--export=NONE")) })
+	t.Run("17 --export=NONE", func(t *testing.T) { changed(t, accepted(t, "#!/bin/sh\nsleep 1\n", "--export=NONE")) })
 	t.Run("18 Latin-1 in script, name and comment", func(t *testing.T) {
 		id := accepted(t, "#!/bin/sh\n# caf\xe9 \xff\xfe\nsleep 1\n", "--job-name=caf\xe9", "--comment=caf\xe9")
 		changed(t, id)
-		out, err := s.Gresize(t.Context(), "show", "--json", "--db", s.LogPath(), id)
-		if err != nil || !utf8.ValidString(out) || !json.Valid([]byte(out)) {
-			t.Errorf("gresize show --json: %v\n%q", err, out)
+		story, err := s.story(id)
+		must(t, err)
+		if text, err := json.Marshal(story); err != nil || !utf8.Valid(text) || !strings.HasPrefix(story.Job.Name, "caf") {
+			t.Errorf("the story of %q: %v\n%q", story.Job.Name, err, text)
 		}
 	})
 	t.Run("21 CRLF and an indented shebang", func(t *testing.T) {
