@@ -170,6 +170,19 @@ func TestAnArrayWhoseTasksBegan(t *testing.T) {
 	}
 }
 
+// TestArraysAreNotAnsweredFromTheCache: the log knows the files of one probe, and an array has several.
+func TestArraysAreNotAnsweredFromTheCache(t *testing.T) {
+	b := newBench(t, Shadow, time.Minute)
+	b.manager.config.Estimator = byTask{"0": 2 * gib, "1": 3 * gib}
+	b.change(func(s *Settings) { s.Arrays, s.Cache = true, CacheScript })
+	for n := range 2 {
+		_, token := b.submit(arrayOf("0-1"))
+		b.reportTask(2*n + 1)
+		b.reportTask(2*n + 2)
+		b.ends(token, StateShadowed, policy.CodeSmaller)
+	}
+}
+
 // TestArraysAreLeftAloneWhereTheSiteWantsThat keeps jobs.arrays = false.
 func TestArraysAreLeftAloneWhereTheSiteWantsThat(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)

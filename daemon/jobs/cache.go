@@ -24,7 +24,8 @@ const cacheLimit = 5 * time.Second
 // earlier returns what the probe of an earlier job of the same owner found on the present card, when script, arguments, environment, folder and request are
 // the same. only, when it is not 0, is the row of the log that it must come from.
 func (m *Manager) earlier(ctx context.Context, l *life, only int64) (decisionlog.Cached, bool) {
-	if mode := m.now().Cache; mode != CacheScript && mode != CacheVerify {
+	// The log knows what one probe found and which files it read; an array has several.
+	if mode := m.now().Cache; mode != CacheScript && mode != CacheVerify || l.array {
 		return decisionlog.Cached{}, false
 	}
 	c, found, err := m.config.Log.Cached(ctx, l.job.UID, l.job.Fingerprint, l.job.Profile, only)

@@ -153,6 +153,8 @@ type life struct {
 	looks, reported int
 	// seen are the estimates on the present card: of an array, one for each task that was tried.
 	seen []estimator.Estimate
+	// array says that the job is one.
+	array bool
 	// report is what arrived from the probe; it belongs to Manager.mu.
 	report *report
 	// checkedSpool says that a bundle of an earlier life of the daemon was looked for.
@@ -266,6 +268,9 @@ func (m *Manager) Close() {
 func (m *Manager) adopt(s decisionlog.Story) {
 	l := &life{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
 	l.looks, l.seen = looksOf(s)
+	if payload, err := m.config.Spool.Job(s.Job.Token); err == nil {
+		l.array = payload.Array != nil
+	}
 	// An estimate of an earlier look is not the one that a probe is to bring.
 	if n := len(s.Estimates); n > 0 && !slices.Contains([]string{StateFound, StateProbing, StateReported}, s.Job.State) {
 		l.estimate = &s.Estimates[n-1]
@@ -463,7 +468,7 @@ func (m *Manager) record(ctx context.Context, s submission) {
 	}
 	s.job.ID = id
 	m.mu.Lock()
-	m.open[s.job.Token] = &life{job: s.job, since: time.Now()}
+	m.open[s.job.Token] = &life{job: s.job, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
 	m.mu.Unlock()
 	m.poke()
 }

@@ -288,6 +288,28 @@ func (s *Site) StartDaemon(ctx context.Context) error {
 // KillDaemon ends gresized as a crash would.
 func (s *Site) KillDaemon() { s.daemon.kill() }
 
+// ReloadDaemon tells gresized to read its configuration again.
+func (s *Site) ReloadDaemon() error { return s.daemon.cmd.Process.Signal(syscall.SIGHUP) }
+
+// DaemonLog is what gresized has written so far.
+func (s *Site) DaemonLog() (string, error) {
+	text, err := os.ReadFile(s.path("log/gresized.log"))
+	return string(text), err
+}
+
+// SecondDaemon runs another gresized with the same configuration to its end, and returns what it wrote.
+func (s *Site) SecondDaemon(ctx context.Context) (string, error) {
+	uid, gid, err := ids(s.slurm)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "gresized"), "-config", s.ConfigPath())
+	cmd.Dir, cmd.Env = "/", s.Cluster.Env()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
 // DaemonExited is closed when gresized has ended.
 func (s *Site) DaemonExited() <-chan struct{} { return s.daemon.done }
 
