@@ -1,0 +1,54 @@
+package lint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReliabilityNamesRealTests holds RELIABILITY.md to the tree: each of the 22 promises has a row, each row of the fault matrix says what covers it or that it is
+// open, and whatever test is named exists.
+func TestReliabilityNamesRealTests(t *testing.T) {
+	page, err := os.ReadFile("../RELIABILITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 22; i++ {
+		if !strings.Contains(string(page), fmt.Sprintf("\n| P%d |", i)) {
+			t.Errorf("promise P%d has no row", i)
+		}
+	}
+	tests := map[string]bool{}
+	err = filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() && (entry.Name() == ".git" || path == "../build") {
+			return filepath.SkipDir
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			tests[name[1]] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`).FindAllString(string(page), -1) {
+		if !tests[name] {
+			t.Errorf("RELIABILITY.md names %s, and there is no such test", name)
+		}
+	}
+	_, matrix, _ := strings.Cut(string(page), "## The fault matrix")
+	matrix, _, _ = strings.Cut(matrix, "\n## ")
+	for _, line := range strings.Split(matrix, "\n") {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && !strings.HasPrefix(line, "|---") && !strings.HasPrefix(line, "| fault ") &&
+			!strings.Contains(cells[2], "Test") && !strings.Contains(cells[2], "open") {
+			t.Errorf("neither a test nor open: %s", line)
+		}
+	}
+}
