@@ -21,6 +21,7 @@ NIGHTLY_SLURM := 20.11
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 
 # Go refuses to stamp a version where git refuses to read the folder (another owner, no git).
 GO_BUILD := $(GO) build -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
@@ -82,13 +83,12 @@ eval-small: setup build ## Every estimator on fifteen runs that others measured 
 .PHONY: install
 install: ## Put what `make build` made under PREFIX (/usr), below DESTDIR; nothing is started
 	@test -x $(BUILD)/libexec/gresize-estimator || { echo "install: nothing is built; run make build" >&2; exit 1; }
-	@install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/libexec/gresize" "$(DESTDIR)$(PREFIX)/lib/gresize" "$(DESTDIR)$(PREFIX)/lib/systemd/system" "$(DESTDIR)$(PREFIX)/share/doc/gresize"
-	@install -m 755 $(BUILD)/bin/* "$(DESTDIR)$(PREFIX)/bin/"
-	@install -m 755 $(BUILD)/libexec/* "$(DESTDIR)$(PREFIX)/libexec/gresize/"
-	@cp -R $(BUILD)/lib/. "$(DESTDIR)$(PREFIX)/lib/gresize/" && chmod -R go-w "$(DESTDIR)$(PREFIX)/lib/gresize"
-	@install -m 644 packaging/*.service "$(DESTDIR)$(PREFIX)/lib/systemd/system/"
-	@install -m 644 packaging/gresize.toml README.md CHANGELOG.md LICENSE "$(DESTDIR)$(PREFIX)/share/doc/gresize/"
+	@packaging/install "$(BUILD)" "$(DESTDIR)" "$(PREFIX)"
 	@if [ -n "$(SLURM_PLUGIN_DIR)" ]; then install -D -m 755 -t "$(DESTDIR)$(SLURM_PLUGIN_DIR)" $(BUILD)/plugin/*.so; fi
+
+.PHONY: packages
+packages: build build-plugins ## deb and rpm in build/packages/: gresize, and the plugin for each release of Slurm on this machine
+	@packaging/make-packages "$(abspath $(BUILD))" "$(abspath $(BUILD))/packages" "$(NFPM)"
 
 PREFIX ?= /usr
 
