@@ -48,7 +48,12 @@ type builder struct {
 	copied   int64
 	disk     bool // overlays keep their changes in diskDir
 	notes    []string
+	// uncovered counts the places for which there was no overlay left.
+	uncovered int
 }
+
+// errOverlays: each mount point beside a directory makes an overlay of the directory's neighbours necessary, and their number is bounded.
+var errOverlays = fmt.Errorf("more than %d overlays", maxOverlays)
 
 func (b *builder) note(format string, args ...any) {
 	if len(b.notes) < maxNotes {
@@ -336,7 +341,7 @@ func (b *builder) chooseScratch() {
 
 func (b *builder) overlay(src, dst string, fi os.FileInfo) error {
 	if b.overlays >= maxOverlays {
-		return fmt.Errorf("more than %d overlays", maxOverlays)
+		return errOverlays
 	}
 	b.overlays++
 	// An overlay cannot keep its changes in a place that it covers.
@@ -379,6 +384,11 @@ func (b *builder) readOnly(src, dst string, cause error) {
 	if err := bindReadOnly(src, dst); err != nil {
 		b.note("%s is empty: %v", src, err)
 		return
+	}
+	if errors.Is(cause, errOverlays) {
+		if b.uncovered++; b.uncovered > 1 {
+			return
+		}
 	}
 	if cause != nil {
 		b.note("%s is read-only: %v", src, cause)

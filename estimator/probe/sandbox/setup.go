@@ -74,6 +74,9 @@ func setUp() int {
 	if err != nil {
 		return report(err)
 	}
+	if b.uncovered > 1 {
+		b.note("%d more places are read-only: %v", b.uncovered-1, errOverlays)
+	}
 	if err := send(message{Kind: "ready", Notes: b.notes, Disk: b.disk}, reports); err != nil {
 		return exitSetupFailed
 	}
