@@ -75,6 +75,12 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 
 FUZZ_SECONDS ?= 60
 
+.PHONY: chaos
+chaos: ## A real gresized under faults that one seed makes, judged by a checker that shares no code with it (CHAOS_SEED, CHAOS_SECONDS)
+	@CHAOS_SECONDS="$(CHAOS_SECONDS)" $(GO) test -count=1 -v -timeout 60m -run '^TestChaos$$' ./e2e
+
+CHAOS_SECONDS ?= 60
+
 .PHONY: eval-small
 eval-small: setup build ## Every estimator on fifteen runs that others measured on real GPUs: how wrong each is
 	@rm -f $(BUILD)/eval-small.csv

@@ -19,8 +19,12 @@ import (
 	"github.com/gresize/gresize/slurm/minicluster"
 )
 
+// fakeBuilt says whether buildFake has left a folder.
+var fakeBuilt bool
+
 // buildFake makes a build folder with a daemon that has failpoints and a probe that says what it is told. It is made once.
 var buildFake = sync.OnceValues(func() (string, error) {
+	fakeBuilt = true
 	dir, err := os.MkdirTemp("", "gresize-e2e-build-")
 	if err != nil {
 		return "", err
@@ -52,8 +56,10 @@ var buildFake = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if dir, _ := buildFake(); dir != "" {
-		os.RemoveAll(dir)
+	if fakeBuilt {
+		if dir, _ := buildFake(); dir != "" {
+			os.RemoveAll(dir)
+		}
 	}
 	os.Exit(code)
 }

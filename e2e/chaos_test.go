@@ -1,0 +1,485 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/e2e/check"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/wire"
+)
+
+// Times of a run of chaos.
+const (
+	chaosHold = 20 * time.Second
+	// pluginDeadline is the largest that a site may set in plugin.conf without a note in its manual.
+	pluginDeadline = 250 * time.Millisecond
+	// shortChaos is how long faults are made where nobody asks for more.
+	shortChaos = 12 * time.Second
+	diskBytes  = 24 << 20
+)
+
+func goBuild(out, source string) ([]byte, error) {
+	cmd := exec.Command("go", "build", "-o", out, source)
+	cmd.Dir = ".."
+	return cmd.CombinedOutput()
+}
+
+// chaos is a gresized that is tormented.
+type chaos struct {
+	t                   *testing.T
+	h                   *history
+	cluster             *playedCluster
+	dir, socket, config string
+	random              *rand.Rand
+	mu                  sync.Mutex
+	daemon              *exec.Cmd
+	exited              chan struct{}
+	notify              *net.UnixConn
+	lines               bytes.Buffer
+	stopping            bool
+	began               time.Time
+}
+
+// TestChaos torments a real gresized with a schedule that one seed makes, and has a checker that shares no code with it judge the history. CHAOS_SEED repeats a
+// schedule, CHAOS_SECONDS makes it longer, CHAOS_HISTORY keeps the history in a file.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("CHAOS_SEED"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		must(t, err)
+		seed = n
+	}
+	length := shortChaos
+	if text := os.Getenv("CHAOS_SECONDS"); text != "" {
+		n, err := strconv.Atoi(text)
+		must(t, err)
+		length = time.Duration(n) * time.Second
+	} else if os.Getenv("GRESIZE_NIGHTLY") == "1" {
+		length = 10 * time.Minute
+	}
+	t.Logf("CHAOS_SEED=%d CHAOS_SECONDS=%d make chaos", seed, int(length.Seconds()))
+	path := os.Getenv("CHAOS_HISTORY")
+	if path == "" {
+		path = filepath.Join(t.TempDir(), "history.jsonl")
+	}
+	out, err := os.Create(path)
+	must(t, err)
+	defer out.Close()
+	c := newChaos(t, &history{out: out}, seed)
+	c.run(length)
+	c.rows()
+	must(t, c.h.err)
+
+	_, err = out.Seek(0, io.SeekStart)
+	must(t, err)
+	summary, broken, err := check.History(out)
+	must(t, err)
+	t.Logf("%+v", summary)
+	for _, b := range broken {
+		t.Error(b)
+	}
+	if summary.Changed == 0 || summary.Faults == 0 || summary.Held < summary.Submitted/4 {
+		t.Errorf("the run proves nothing: %+v", summary)
+	}
+	if t.Failed() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		t.Logf("the daemon's last words:\n%s", c.lines.Bytes()[max(0, c.lines.Len()-8000):])
+	}
+}
+
+func newChaos(t *testing.T, h *history, seed uint64) *chaos {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gresize-chaos-")
+	must(t, err)
+	must(t, buildChaos(dir))
+	c := &chaos{t: t, h: h, dir: dir, socket: filepath.Join(dir, "submit"), config: filepath.Join(dir, "gresize.toml"), random: rand.New(rand.NewPCG(seed, 1))}
+	state := filepath.Join(dir, "state")
+	must(t, os.Mkdir(state, 0o700))
+	// A disk of its own, so that it can be full.
+	if err := unix.Mount("chaos", state, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", diskBytes)); err != nil {
+		t.Fatalf("a disk that can be full: %v (TestChaos needs root, as the other tests of this folder do)", err)
+	}
+	c.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
+	must(t, err)
+	go c.hear()
+	c.cluster = newPlayedCluster(t, h, dir, filepath.Join(dir, "launch"), seed, says(t, 7, estimator.Exact).Bundles)
+	probes, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := probes.Addr().String()
+	must(t, probes.Close())
+	c.configure("enforce", address)
+	t.Cleanup(func() {
+		c.kill()
+		close(c.cluster.stop)
+		c.notify.Close()
+		if err := unix.Unmount(state, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+		os.RemoveAll(dir)
+	})
+	return c
+}
+
+// configure writes gresize.toml; the mode "broken" makes it one that cannot be read.
+func (c *chaos) configure(mode, address string) {
+	c.t.Helper()
+	text := fmt.Sprintf("version = 1\nmode = %q\ncache = \"off\"\n[socket]\npath = %q\nallow_users = [\"0\"]\n[log]\npath = %q\nspool = %q\n[slurm]\nscontrol = %q\ntimeout = \"2s\"\n"+
+		"[probe]\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = \"5s\"\nmax_running = 16\n[actuals]\nunmunge = \"/bin/false\"\n"+
+		"[gpu.gpu80g]\nprofile = \"a100-80\"\n[gpu.gpu12g]\nprofile = \"rtx3060\"\n[[target]]\nfits = \"12GiB\"\nconstraint = \"gpu12g\"\n[[target]]\nfits = \"80GiB\"\nconstraint = \"gpu80g\"\n",
+		mode, c.socket, filepath.Join(c.dir, "state", "log.db"), filepath.Join(c.dir, "state", "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), chaosHold)
+	must(c.t, os.WriteFile(c.config, []byte(text), 0o600))
+}
+
+// Write keeps the daemon's last words.
+func (c *chaos) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lines.Len() > 1<<20 {
+		c.lines.Next(1 << 19)
+	}
+	return c.lines.Write(p)
+}
+
+// start starts the daemon and notes when it says that it is ready.
+func (c *chaos) start() {
+	cmd := exec.Command(filepath.Join(c.dir, "gresized"), "-config", c.config)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(c.dir, "notify"))
+	cmd.Stdout, cmd.Stderr = c, c
+	c.mu.Lock()
+	c.began = time.Now()
+	c.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		c.t.Errorf("start: %v", err)
+		return
+	}
+	exited := make(chan struct{})
+	go func() { _ = cmd.Wait(); close(exited) }()
+	c.mu.Lock()
+	c.daemon, c.exited = cmd, exited
+	c.mu.Unlock()
+}
+
+// hear notes when the daemon says that it is ready.
+func (c *chaos) hear() {
+	buffer := make([]byte, 4096)
+	for {
+		n, err := c.notify.Read(buffer)
+		if err != nil {
+			return
+		}
+		if bytes.Contains(buffer[:n], []byte("READY=1")) {
+			c.mu.Lock()
+			took := time.Since(c.began).Milliseconds()
+			c.mu.Unlock()
+			c.h.note(check.Line{Kind: "ready", TookMillis: took})
+		}
+	}
+}
+
+func (c *chaos) signal(s syscall.Signal) (pid int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.daemon == nil {
+		return 0
+	}
+	_ = c.daemon.Process.Signal(s)
+	return c.daemon.Process.Pid
+}
+
+func (c *chaos) kill() {
+	c.signal(syscall.SIGKILL)
+	c.mu.Lock()
+	exited := c.exited
+	c.mu.Unlock()
+	if exited != nil {
+		<-exited
+	}
+}
+
+// again starts the daemon when it has ended by itself, as systemd does.
+func (c *chaos) again() {
+	c.mu.Lock()
+	exited, stopping := c.exited, c.stopping
+	c.mu.Unlock()
+	select {
+	case <-exited:
+		if !stopping {
+			c.start()
+		}
+	default:
+	}
+}
+
+// fault is one way to torment the daemon. It returns what undoes it, or nil.
+type fault struct {
+	name string
+	do   func() (undo func())
+}
+
+func (c *chaos) faults() []fault {
+	mood := func(what *string, value string) func() func() {
+		return func() func() {
+			c.cluster.set(what, value)
+			return func() { c.cluster.set(what, "") }
+		}
+	}
+	limit := func(resource int, low uint64) func() func() {
+		return func() func() {
+			pid := c.signal(0)
+			var old unix.Rlimit
+			if unix.Prlimit(pid, resource, nil, &old) != nil {
+				return nil
+			}
+			low := unix.Rlimit{Cur: low, Max: old.Max}
+			if unix.Prlimit(pid, resource, &low, nil) != nil {
+				return nil
+			}
+			return func() { _ = unix.Prlimit(pid, resource, &old, nil) }
+		}
+	}
+	return []fault{
+		{"kill -9", func() func() { c.kill(); return c.start }},
+		{"kill -9 and at once again", func() func() { c.kill(); c.start(); return nil }},
+		{"SIGTERM", func() func() {
+			began := time.Now()
+			c.signal(syscall.SIGTERM)
+			c.mu.Lock()
+			exited := c.exited
+			c.mu.Unlock()
+			select {
+			case <-exited:
+			case <-time.After(10 * time.Second):
+			}
+			c.h.note(check.Line{Kind: "exit", TookMillis: time.Since(began).Milliseconds()})
+			return c.start
+		}},
+		{"SIGSTOP", func() func() {
+			c.signal(syscall.SIGSTOP)
+			return func() { c.signal(syscall.SIGCONT) }
+		}},
+		{"disk full", func() func() {
+			ballast := filepath.Join(c.dir, "state", "ballast")
+			file, err := os.Create(ballast)
+			if err != nil {
+				return nil
+			}
+			for block := make([]byte, 64<<10); err == nil; {
+				_, err = file.Write(block)
+			}
+			file.Close()
+			return func() { os.Remove(ballast) }
+		}},
+		{"no file descriptors", limit(unix.RLIMIT_NOFILE, 12)},
+		{"reload", func() func() { c.signal(syscall.SIGHUP); return nil }},
+		{"broken configuration", func() func() {
+			sound, err := os.ReadFile(c.config)
+			if err != nil || os.WriteFile(c.config+".new", append([]byte("nonsense = ["), sound...), 0o600) != nil {
+				return nil
+			}
+			// Only a reload reads it: a start with it would rightly fail.
+			_ = os.Rename(c.config+".new", c.config)
+			c.signal(syscall.SIGHUP)
+			time.Sleep(200 * time.Millisecond)
+			_ = os.WriteFile(c.config, sound, 0o600)
+			return nil
+		}},
+		{"scontrol refuses", mood(&c.cluster.commands, "refuse")},
+		{"scontrol is slow", mood(&c.cluster.commands, "slow")},
+		{"scontrol hangs", mood(&c.cluster.commands, "hang")},
+		{"answers to updates are lost", mood(&c.cluster.commands, "lost")},
+		{"no scontrol", func() func() {
+			path := filepath.Join(c.dir, "scontrol")
+			if os.Rename(path, path+".away") != nil {
+				return nil
+			}
+			return func() { _ = os.Rename(path+".away", path) }
+		}},
+		{"probes refused", mood(&c.cluster.probes, "refuse")},
+		{"probes die", mood(&c.cluster.probes, "die")},
+		{"probes report garbage", mood(&c.cluster.probes, "garbage")},
+		{"the launcher's answer is lost", mood(&c.cluster.probes, "unsure")},
+		{"flood", func() func() {
+			var held []net.Conn
+			for range 300 {
+				if connection, err := net.DialTimeout("unix", c.socket, 50*time.Millisecond); err == nil {
+					_, _ = connection.Write([]byte("GRSZ\x00\x01"))
+					held = append(held, connection)
+				}
+			}
+			return func() {
+				for _, connection := range held {
+					connection.Close()
+				}
+			}
+		}},
+	}
+}
+
+// run makes load and faults, and then waits until every job and every story has ended.
+func (c *chaos) run(length time.Duration) {
+	c.start()
+	c.answering()
+	end := time.Now().Add(length)
+	ctx, cancel := context.WithDeadline(c.t.Context(), end)
+	defer cancel()
+	var load sync.WaitGroup
+	for worker := range 3 {
+		random := rand.New(rand.NewPCG(c.random.Uint64(), uint64(worker)))
+		load.Go(func() {
+			for ctx.Err() == nil {
+				c.submit(random, false)
+				time.Sleep(time.Duration(100+random.IntN(500)) * time.Millisecond)
+			}
+		})
+	}
+	faults := c.faults()
+	for ctx.Err() == nil {
+		c.again()
+		f := faults[c.random.IntN(len(faults))]
+		c.h.note(check.Line{Kind: "fault", Name: f.name, On: true})
+		undo := f.do()
+		time.Sleep(time.Duration(200+c.random.IntN(1800)) * time.Millisecond)
+		if undo != nil {
+			undo()
+		}
+		c.h.note(check.Line{Kind: "fault", Name: f.name})
+		time.Sleep(time.Duration(c.random.IntN(1500)) * time.Millisecond)
+	}
+	load.Wait()
+	c.again()
+	c.answering()
+	time.Sleep(time.Second)
+	calm := rand.New(rand.NewPCG(c.random.Uint64(), 9))
+	for range 3 {
+		c.submit(calm, true)
+	}
+	waitUntil(c.t, chaosHold+10*time.Second, "every job to start", c.cluster.settled)
+	waitUntil(c.t, 2*chaosHold+10*time.Second, "every story to end", func() bool { return c.unfinished() == 0 })
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	began := time.Now()
+	c.signal(syscall.SIGTERM)
+	<-c.exited
+	c.h.note(check.Line{Kind: "exit", TookMillis: time.Since(began).Milliseconds()})
+}
+
+// answering waits until the socket answers.
+func (c *chaos) answering() {
+	waitUntil(c.t, 20*time.Second, "the daemon to answer", func() bool {
+		c.again()
+		connection, err := net.DialTimeout("unix", c.socket, time.Second)
+		if err != nil {
+			return false
+		}
+		connection.Close()
+		return true
+	})
+}
+
+// submit is what sbatch, slurmctld and the plugin do: whatever fails, the job is queued as it is.
+func (c *chaos) submit(random *rand.Rand, calm bool) {
+	uid := uint32(1001 + random.IntN(3))
+	request := &wire.Request{SlurmVersion: 0x160508, UserID: uid, SubmitUID: uid, GroupID: 100, Name: "train", WorkDir: "/w", TresPerNode: "gres:gpu:1", Features: "gpu80g",
+		Argv: []string{"/w/job.sh"}, ArgvTotal: 1, Environment: []string{"A=1"}, EnvironmentTotal: 1}
+	request.Script = "#!/bin/sh\n# " + strings.Repeat("x", random.IntN(8<<10)) + "\n"
+	request.ScriptTotal = uint64(len(request.Script))
+	began := time.Now()
+	reply := c.ask(request)
+	l := check.Line{Kind: "submit", At: began.UnixMilli(), UID: uid, Asked: request.Features, TookMillis: time.Since(began).Milliseconds(), Calm: calm}
+	j := &playedJob{uid: uid, name: request.Name, features: request.Features, eligible: time.Now(), runFor: runsFor}
+	if reply != nil && reply.Verdict == wire.VerdictHold {
+		l.Token, l.HoldMillis = reply.Token, int64(reply.HoldSeconds)*1000
+		j.token = wire.TokenPrefix + reply.Token
+		j.eligible = began.Add(time.Duration(reply.HoldSeconds) * time.Second)
+	}
+	id := c.cluster.add(j, &l)
+	if l.HoldMillis > 0 && !calm && random.IntN(8) == 0 {
+		act := []string{"lift", "cancel", "change"}[random.IntN(3)]
+		wait := time.Duration(random.IntN(3000)) * time.Millisecond
+		c.cluster.wait.Go(func() { time.Sleep(wait); c.cluster.owner(id, act) })
+	}
+}
+
+func (c *chaos) ask(request *wire.Request) *wire.Reply {
+	connection, err := net.DialTimeout("unix", c.socket, pluginDeadline)
+	if err != nil {
+		return nil
+	}
+	defer connection.Close()
+	if connection.SetDeadline(time.Now().Add(pluginDeadline)) != nil || wire.WriteRequest(connection, request) != nil {
+		return nil
+	}
+	reply, err := wire.ReadReply(connection)
+	if err != nil {
+		return nil
+	}
+	return reply
+}
+
+func (c *chaos) open() (*decisionlog.Log, error) {
+	return decisionlog.OpenReadOnly(context.Background(), filepath.Join(c.dir, "state", "log.db"))
+}
+
+func (c *chaos) unfinished() int {
+	log, err := c.open()
+	if err != nil {
+		return -1
+	}
+	defer log.Close()
+	stories, err := log.Unfinished(context.Background())
+	if err != nil {
+		return -1
+	}
+	return len(stories)
+}
+
+// rows puts the decision log into the history.
+func (c *chaos) rows() {
+	log, err := c.open()
+	must(c.t, err)
+	defer log.Close()
+	var tokens []string
+	must(c.t, log.Each(context.Background(), decisionlog.Filter{}, func(l decisionlog.Line) error {
+		tokens = append(tokens, l.Job.Token)
+		return nil
+	}))
+	slices.Sort(tokens)
+	for _, token := range tokens {
+		story, err := log.StoryByToken(context.Background(), token)
+		must(c.t, err)
+		l := check.Line{Kind: "row", Token: token, Job: story.Job.SlurmJobID, UID: story.Job.UID, Finished: story.Job.Finished}
+		for _, e := range story.Events {
+			l.Events = append(l.Events, check.Event{At: e.At.UnixMilli(), State: e.State})
+		}
+		for _, d := range story.Decisions {
+			if d.Verdict == decisionlog.Rewrite {
+				l.After = append(l.After, d.Change.Result.Features)
+			}
+		}
+		for _, p := range story.Probes {
+			l.Probes = append(l.Probes, p.Name)
+		}
+		c.h.note(l)
+	}
+}
