@@ -192,6 +192,11 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 			}
 		})
 	}
+	wait.Go(func() {
+		if err := log.Examine(ctx); err != nil && ctx.Err() == nil {
+			logger.Error("the decision log is damaged: restart gresized, and it begins a new one and keeps this one aside", "error", err)
+		}
+	})
 	wait.Go(func() { keeper.Run(ctx) })
 	wait.Go(func() {
 		keeper.Account(ctx, actuals.Sacct{Path: c.Actuals.Sacct, ConfPath: c.Slurm.Conf, Every: c.Actuals.SacctEvery.Std()})

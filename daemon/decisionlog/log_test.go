@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,14 +178,49 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 			_, err = f.WriteAt(make([]byte, 4096), 0)
 			return err
 		},
+		// What is not seen when the file is opened: a page of each table, a file that is cut, and damage that was found while the daemon ran.
+		"table jobs":   overwritePageOf("jobs"),
+		"table events": overwritePageOf("events"),
+		"half a file": func(path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			return os.Truncate(path, info.Size()/2/4096*4096)
+		},
+		"found later": func(path string) error {
+			l := &Log{path: path} // as one that Open had no time to look at
+			if err := l.Examine(context.Background()); err != nil {
+				return fmt.Errorf("a sound file: %w", err)
+			}
+			if err := overwritePageOf("jobs")(path); err != nil {
+				return err
+			}
+			if err := l.Examine(context.Background()); !errors.Is(err, errDamaged) && !damaged(err) {
+				return fmt.Errorf("the damage was not found: %w", err)
+			}
+			if _, err := os.Stat(path + damagedSuffix); err != nil {
+				return err
+			}
+			return nil
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, path := openLog(t)
+			for i := range 200 {
+				if _, err := l.AddJob(t.Context(), sampleJob(fmt.Sprint(i)), Event{At: at, State: "held"}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
 			l.Close()
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}
+			begin := time.Now()
 			l, err := Open(t.Context(), path)
+			if took := time.Since(begin); took > 2*time.Second {
+				t.Errorf("a new log after %s", took)
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -195,6 +231,9 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 			if _, err := os.Stat(l.Replaced); err != nil {
 				t.Error(err)
 			}
+			if open, err := l.Unfinished(t.Context()); err != nil || len(open) != 0 {
+				t.Errorf("%d jobs in a new log: %v", len(open), err)
+			}
 			if _, err := l.AddJob(t.Context(), sampleJob("tok"), Event{At: at, State: "held"}, nil); err != nil {
 				t.Error(err)
 			}
@@ -202,6 +241,27 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 	}
 	if _, err := Open(t.Context(), t.TempDir()); err == nil {
 		t.Error("a folder was opened as a log")
+	}
+}
+
+// overwritePageOf spoils the first page of a table.
+func overwritePageOf(table string) func(string) error {
+	return func(path string) error {
+		db, err := connect(path, url.Values{})
+		if err != nil {
+			return err
+		}
+		var page, bytes int64
+		err = errors.Join(db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = ?", table).Scan(&page), db.QueryRow("PRAGMA page_size").Scan(&bytes), db.Close())
+		if err != nil {
+			return err
+		}
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt([]byte(strings.Repeat("damage! ", int(bytes/8))), (page-1)*bytes)
+		return errors.Join(err, f.Close())
 	}
 }
 

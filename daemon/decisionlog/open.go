@@ -38,17 +38,23 @@ type Log struct {
 	Replaced string
 
 	observer func(Observation)
+	path     string
+	// examined says that Open had the time to look at the whole file.
+	examined bool
 }
 
 // Open opens the log for the daemon and brings its schema up to date. A damaged file is moved aside
 // and a new one is begun: the log must not keep the daemon from answering.
 func Open(ctx context.Context, path string) (*Log, error) {
 	l, err := open(ctx, path)
+	if err == nil && foundDamaged(path) {
+		err = errors.Join(errDamaged, l.Close())
+	}
 	if err == nil || !damaged(err) {
 		return l, err
 	}
 	aside := path + ".corrupt-" + time.Now().UTC().Format("20060102T150405Z")
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+	for _, suffix := range []string{"", "-wal", "-shm", damagedSuffix} {
 		if renameErr := os.Rename(path+suffix, aside+suffix); renameErr != nil && !errors.Is(renameErr, fs.ErrNotExist) {
 			return nil, fmt.Errorf("move the damaged decision log aside: %w", errors.Join(renameErr, err))
 		}
@@ -128,7 +134,11 @@ func open(ctx context.Context, path string) (*Log, error) {
 	if err := prepare(ctx, db, path); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Log{db: db}, nil
+	l := &Log{db: db, path: path}
+	if l.examined, err = examine(ctx, db, examineBudget); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return l, nil
 }
 
 func prepare(ctx context.Context, db *sql.DB, path string) error {
@@ -207,5 +217,5 @@ func migrate(ctx context.Context, db *sql.DB, have int) error {
 
 func damaged(err error) bool {
 	var failed sqlite3.Error
-	return errors.As(err, &failed) && (failed.Code == sqlite3.ErrCorrupt || failed.Code == sqlite3.ErrNotADB)
+	return errors.Is(err, errDamaged) || errors.As(err, &failed) && (failed.Code == sqlite3.ErrCorrupt || failed.Code == sqlite3.ErrNotADB)
 }
