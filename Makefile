@@ -42,7 +42,7 @@ demo: setup-slurm build ## A real three-node Slurm on this machine and four jobs
 .PHONY: build
 build: ## The programs, the virtual GPU and the plugin, in build/
 	@mkdir -p $(BUILD)
-	@flock $(BUILD)/.lock $(MAKE) build-programs build-vgpu build-plugin
+	@flock $(BUILD)/.lock $(MAKE) build-programs build-man build-vgpu build-plugin
 
 .PHONY: setup
 setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
@@ -68,7 +68,7 @@ nightly: export GRESIZE_NIGHTLY := 1
 nightly: setup build ## What takes too long for every change: more PyTorch releases, races, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
 	@tools/setup triton $(TEST_TORCH)
-	@tools/setup slurm-$(NIGHTLY_SLURM)
+	@tools/setup slurm-$(NIGHTLY_SLURM) clean-root
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@lint/fuzz "$(FUZZ_SECONDS)"
@@ -104,7 +104,7 @@ clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
 
 # --- parts, one at a time: `make build` holds a lock, for two that build at once would take each other's files away
 
-.PHONY: setup-slurm build-programs build-vgpu build-plugin
+.PHONY: setup-slurm build-programs build-man build-vgpu build-plugin
 setup-slurm:
 	@tools/setup slurm
 
@@ -115,6 +115,11 @@ build-programs:
 	@CGO_ENABLED=0 $(GO_BUILD) -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch ./cmd/gresize-epilog ./cmd/gresize-estimator
 	@rm -rf $(BUILD)/lib/profiles && mkdir -p $(BUILD)/lib/profiles
 	@cp estimator/gpu/profiles/*.json $(BUILD)/lib/profiles/
+
+# What the programs say of themselves, as pages of man.
+build-man:
+	@rm -rf $(BUILD)/man
+	@$(GO) run -buildvcs=false ./tools/manpage $(BUILD)/bin/gresize docs/configuration.md $(BUILD)/man
 
 build-vgpu:
 	@$(MAKE) -s -C estimator/vgpu OUT="$(abspath $(BUILD))/lib"

@@ -21,14 +21,14 @@ func makePackages(t *testing.T, env ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, made := range []string{"bin/gresize", "libexec/gresize-estimator", "lib/vgpu"} {
+	for _, made := range []string{"bin/gresize", "libexec/gresize-estimator", "lib/vgpu", "man/gresize.1"} {
 		if _, err := os.Stat(filepath.Join(build, made)); err != nil {
 			t.Fatalf("%v: run make build", err)
 		}
 	}
 	// The release of this machine's Slurm, as `make build-plugins` would lay it out.
 	inputs := t.TempDir()
-	for _, part := range []string{"bin", "libexec", "lib"} {
+	for _, part := range []string{"bin", "libexec", "lib", "man"} {
 		if err := os.Symlink(filepath.Join(build, part), filepath.Join(inputs, part)); err != nil {
 			t.Fatal(err)
 		}
@@ -132,6 +132,10 @@ func TestFilesOfThePackages(t *testing.T) {
 		"/usr/share/bash-completion/completions/gresize":    0o644,
 		"/usr/share/zsh/vendor-completions/_gresize":        0o644,
 		"/usr/share/fish/vendor_completions.d/gresize.fish": 0o644,
+		"/usr/share/man/man1/gresize.1":                     0o644,
+		"/usr/share/man/man1/gresize-report.1":              0o644,
+		"/usr/share/man/man5/gresize.toml.5":                0o644,
+		"/usr/share/man/man8/gresized.8":                    0o644,
 		"/usr/share/doc/gresize/README.md":                  0o644,
 		"/usr/share/doc/gresize/copyright":                  0o644,
 		"/usr/share/doc/gresize/epilog.sh":                  0o755,
