@@ -65,13 +65,14 @@ bench: setup build ## The benchmarks, those through a real sbatch included
 
 .PHONY: nightly
 nightly: export GRESIZE_NIGHTLY := 1
-nightly: setup build ## What takes too long for every change: more PyTorch releases, races, each fuzz target for FUZZ_SECONDS
+nightly: setup build ## What takes too long for every change: more PyTorch releases, races, ten minutes of chaos, planted bugs, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
 	@tools/setup triton $(TEST_TORCH)
 	@tools/setup slurm-$(NIGHTLY_SLURM) clean-root
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@lint/fuzz "$(FUZZ_SECONDS)"
+	@tools/own-root lint/mutants
 
 FUZZ_SECONDS ?= 60
 

@@ -47,6 +47,7 @@ type chaos struct {
 	t                   *testing.T
 	h                   *history
 	cluster             *playedCluster
+	mode                string
 	dir, socket, config string
 	random              *rand.Rand
 	mu                  sync.Mutex
@@ -59,7 +60,7 @@ type chaos struct {
 }
 
 // TestChaos torments a real gresized with a schedule that one seed makes, and has a checker that shares no code with it judge the history. CHAOS_SEED repeats a
-// schedule, CHAOS_SECONDS makes it longer, CHAOS_HISTORY keeps the history in a file.
+// schedule, CHAOS_SECONDS makes it longer, CHAOS_MODE chooses the daemon's mode, CHAOS_HISTORY keeps the history in a file.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -68,15 +69,28 @@ func TestChaos(t *testing.T) {
 		must(t, err)
 		seed = n
 	}
-	length := shortChaos
+	length, modes := shortChaos, []string{"enforce"}
+	if os.Getenv("GRESIZE_NIGHTLY") == "1" {
+		length, modes = 10*time.Minute, []string{"enforce", "shadow", "off"}
+	}
 	if text := os.Getenv("CHAOS_SECONDS"); text != "" {
 		n, err := strconv.Atoi(text)
 		must(t, err)
 		length = time.Duration(n) * time.Second
-	} else if os.Getenv("GRESIZE_NIGHTLY") == "1" {
-		length = 10 * time.Minute
 	}
-	t.Logf("CHAOS_SEED=%d CHAOS_SECONDS=%d make chaos", seed, int(length.Seconds()))
+	if mode := os.Getenv("CHAOS_MODE"); mode != "" {
+		modes = []string{mode}
+	}
+	for _, mode := range modes {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			t.Logf("CHAOS_MODE=%s CHAOS_SEED=%d CHAOS_SECONDS=%d make chaos", mode, seed, int(length.Seconds()))
+			torment(t, mode, seed, length)
+		})
+	}
+}
+
+func torment(t *testing.T, mode string, seed uint64, length time.Duration) {
 	path := os.Getenv("CHAOS_HISTORY")
 	if path == "" {
 		path = filepath.Join(t.TempDir(), "history.jsonl")
@@ -84,7 +98,7 @@ func TestChaos(t *testing.T) {
 	out, err := os.Create(path)
 	must(t, err)
 	defer out.Close()
-	c := newChaos(t, &history{out: out}, seed)
+	c := newChaos(t, &history{out: out}, mode, seed)
 	c.run(length)
 	c.rows()
 	must(t, c.h.err)
@@ -97,8 +111,13 @@ func TestChaos(t *testing.T) {
 	for _, b := range broken {
 		t.Error(b)
 	}
-	if summary.Changed == 0 || summary.Faults == 0 || summary.Held < summary.Submitted/4 {
-		t.Errorf("the run proves nothing: %+v", summary)
+	proves := map[string]bool{
+		"enforce": summary.Changed > 0 && summary.Held >= summary.Submitted/4,
+		"shadow":  summary.Decided > 0 && summary.Held == 0 && summary.Unanswered < summary.Submitted*3/4,
+		"off":     summary.Decided == 0 && summary.Unanswered == summary.Submitted,
+	}
+	if !proves[mode] || summary.Faults == 0 || summary.Submitted < 20 {
+		t.Errorf("the run proves nothing of the mode %s: %+v", mode, summary)
 	}
 	if t.Failed() {
 		c.mu.Lock()
@@ -107,12 +126,12 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-func newChaos(t *testing.T, h *history, seed uint64) *chaos {
+func newChaos(t *testing.T, h *history, mode string, seed uint64) *chaos {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gresize-chaos-")
 	must(t, err)
 	must(t, buildChaos(dir))
-	c := &chaos{t: t, h: h, dir: dir, socket: filepath.Join(dir, "submit"), config: filepath.Join(dir, "gresize.toml"), random: rand.New(rand.NewPCG(seed, 1))}
+	c := &chaos{t: t, h: h, mode: mode, dir: dir, socket: filepath.Join(dir, "submit"), config: filepath.Join(dir, "gresize.toml"), random: rand.New(rand.NewPCG(seed, 1))}
 	state := filepath.Join(dir, "state")
 	must(t, os.Mkdir(state, 0o700))
 	// A disk of its own, so that it can be full.
@@ -127,7 +146,7 @@ func newChaos(t *testing.T, h *history, seed uint64) *chaos {
 	must(t, err)
 	address := probes.Addr().String()
 	must(t, probes.Close())
-	c.configure("enforce", address)
+	c.configure(address)
 	t.Cleanup(func() {
 		c.kill()
 		close(c.cluster.stop)
@@ -140,13 +159,13 @@ func newChaos(t *testing.T, h *history, seed uint64) *chaos {
 	return c
 }
 
-// configure writes gresize.toml; the mode "broken" makes it one that cannot be read.
-func (c *chaos) configure(mode, address string) {
+// configure writes gresize.toml.
+func (c *chaos) configure(address string) {
 	c.t.Helper()
 	text := fmt.Sprintf("version = 1\nmode = %q\ncache = \"off\"\n[socket]\npath = %q\nallow_users = [\"0\"]\n[log]\npath = %q\nspool = %q\n[slurm]\nscontrol = %q\ntimeout = \"2s\"\n"+
 		"[probe]\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = \"5s\"\nmax_running = 16\n[actuals]\nunmunge = \"/bin/false\"\n"+
 		"[gpu.gpu80g]\nprofile = \"a100-80\"\n[gpu.gpu12g]\nprofile = \"rtx3060\"\n[[target]]\nfits = \"12GiB\"\nconstraint = \"gpu12g\"\n[[target]]\nfits = \"80GiB\"\nconstraint = \"gpu80g\"\n",
-		mode, c.socket, filepath.Join(c.dir, "state", "log.db"), filepath.Join(c.dir, "state", "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), chaosHold)
+		c.mode, c.socket, filepath.Join(c.dir, "state", "log.db"), filepath.Join(c.dir, "state", "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), chaosHold)
 	must(c.t, os.WriteFile(c.config, []byte(text), 0o600))
 }
 
@@ -374,7 +393,11 @@ func (c *chaos) run(length time.Duration) {
 		c.submit(calm, true)
 	}
 	waitUntil(c.t, chaosHold+10*time.Second, "every job to start", c.cluster.settled)
-	waitUntil(c.t, 2*chaosHold+10*time.Second, "every story to end", func() bool { return c.unfinished() == 0 })
+	limit := 2*chaosHold + 10*time.Second
+	if c.mode == "shadow" {
+		limit += 2 * time.Minute // how long a stamped job may stay unseen
+	}
+	waitUntil(c.t, limit, "every story to end", func() bool { return c.unfinished() == 0 })
 	c.mu.Lock()
 	c.stopping = true
 	c.mu.Unlock()
@@ -406,7 +429,7 @@ func (c *chaos) submit(random *rand.Rand, calm bool) {
 	request.ScriptTotal = uint64(len(request.Script))
 	began := time.Now()
 	reply := c.ask(request)
-	l := check.Line{Kind: "submit", At: began.UnixMilli(), UID: uid, Asked: request.Features, TookMillis: time.Since(began).Milliseconds(), Calm: calm}
+	l := check.Line{Kind: "submit", At: began.UnixMilli(), UID: uid, Asked: request.Features, TookMillis: time.Since(began).Milliseconds(), Calm: calm && c.mode == "enforce"}
 	j := &playedJob{uid: uid, name: request.Name, features: request.Features, eligible: time.Now(), runFor: runsFor}
 	if reply != nil && reply.Verdict == wire.VerdictHold {
 		l.Token, l.HoldMillis = reply.Token, int64(reply.HoldSeconds)*1000

@@ -119,7 +119,9 @@ func History(r io.Reader) (Summary, []string, error) {
 			if rows[l.Token] != nil {
 				complain(l.At, "two rows with the token %s", l.Token)
 			}
-			rows[l.Token] = &l
+			if rows[l.Token] = &l; len(l.After) > 0 {
+				s.Decided++
+			}
 		default:
 			return s, nil, fmt.Errorf("history: a line of the kind %q", l.Kind)
 		}

@@ -32,15 +32,15 @@ type Event struct {
 
 // Summary counts what was judged.
 type Summary struct {
-	Submitted, Held, Unanswered, Changed, Released, ByTime, Lost, Faults, Starts int
-	SlowestReadyMillis, SlowestExitMillis, SlowestCalmMillis                     int64
+	Submitted, Held, Unanswered, Changed, Released, ByTime, Lost, Faults, Starts, Decided int
+	SlowestReadyMillis, SlowestExitMillis, SlowestCalmMillis                              int64
 }
 
 // order is what may follow a state; each life of the daemon goes on where the one before ended.
 var order = map[string]string{
-	"held": "found abandoned", "found": "probing releasing abandoned reported estimated", "probing": "probing reported releasing abandoned", "reported": "estimated abandoned",
-	"estimated": "decided found releasing abandoned", "decided": "updating releasing", "updating": "updated releasing abandoned", "updated": "verified restoring abandoned",
-	"restoring": "restored abandoned", "releasing": "released abandoned",
+	"held": "found abandoned", "stamped": "found abandoned", "found": "probing releasing abandoned shadowed", "probing": "probing reported releasing abandoned shadowed",
+	"reported": "estimated abandoned", "estimated": "decided found releasing abandoned shadowed", "decided": "updating releasing shadowed", "updating": "updated releasing abandoned",
+	"updated": "verified restoring abandoned", "restoring": "restored abandoned", "releasing": "released abandoned",
 }
 
-var last = []string{"verified", "restored", "released", "abandoned", "left_alone"}
+var last = []string{"verified", "restored", "released", "abandoned", "shadowed", "left_alone"}
