@@ -55,6 +55,7 @@ func (l *Log) Truth(ctx context.Context, f Filter) (Truth, error) {
 	if err != nil {
 		return fail(err)
 	}
+	// #nosec G202 -- condition is of our words and placeholders alone
 	rows, err := l.db.QueryContext(ctx, `SELECT e.gpu, e.estimator, e.confidence, count(*), total(r.peak > e.comfortable_high_bytes),
 		avg(100.0 * (r.peak - e.comfortable_high_bytes) / e.comfortable_high_bytes), max(100.0 * (r.peak - e.comfortable_high_bytes) / e.comfortable_high_bytes)
 		FROM (`+runs+`) r JOIN estimates e ON e.id = iif(r.rewritten, (SELECT d.estimate FROM decisions d WHERE d.job = r.job ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = r.job))
