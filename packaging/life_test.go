@@ -103,7 +103,9 @@ func (r *cleanRoot) installed() {
 		`systemd-analyze verify /usr/lib/systemd/system/gresized.service /usr/lib/systemd/system/gresize-launch.service 2>&1 | grep -i gresize || true`: "",
 		`bash -c '. /usr/share/bash-completion/completions/gresize && complete -p gresize' | grep -c __start_gresize`:                                   "1\n",
 		`for page in /usr/share/man/man*/gresize*; do man --warnings -l $page 2>&1 >/dev/null; done`:                                                    "",
-		`man gresize.toml | grep -c 'policy.margin_percent'`:                                                                                            "1\n",
+		// A small installation has no /bin/kill, for one.
+		`sed -n 's/^Exec[A-Za-z]*=\([^ ]*\).*/\1/p' /usr/lib/systemd/system/gresize*.service | while read -r program; do test -x "$program" || echo "$program"; done`: "",
+		`man gresize.toml | grep -c 'policy.margin_percent'`: "1\n",
 	} {
 		if got := r.run(line); got != want {
 			r.t.Errorf("%s\n got %q\nwant %q", line, got, want)

@@ -137,6 +137,7 @@ func TestFilesOfThePackages(t *testing.T) {
 		"/usr/share/man/man5/gresize.toml.5":                0o644,
 		"/usr/share/man/man8/gresized.8":                    0o644,
 		"/usr/share/doc/gresize/README.md":                  0o644,
+		"/usr/share/doc/gresize/docs/install.md":            0o644,
 		"/usr/share/doc/gresize/copyright":                  0o644,
 		"/usr/share/doc/gresize/epilog.sh":                  0o755,
 	}
