@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 // Limits on the work of building the view; a machine with more mounts gets the rest read-only.
 const (
 	maxOverlays     = 512
+	maxCommon       = 128
 	maxDepth        = 16
 	maxCopyBytes    = 1 << 20
 	maxNotes        = 40
@@ -43,6 +45,7 @@ type builder struct {
 	policy   Policy
 	mounts   map[string]string // mount point → file system type
 	points   []string          // mount points, sorted
+	needed   []string          // the working directory, the home and the folder for temporary files
 	foreign  []string          // directories that get an overlay of their own, see foreign.go
 	overlays int
 	copied   int64
@@ -81,6 +84,7 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 	for point := range b.mounts {
 		b.points = append(b.points, point)
 	}
+	b.needed = append([]string{cfg.Dir}, cfg.Writable...)
 	b.foreign = foreignDirs(append([]string{"/tmp", "/var/tmp", cfg.Dir}, cfg.Writable...))
 	b.points = append(b.points, b.foreign...)
 	slices.Sort(b.points)
@@ -276,7 +280,13 @@ func (b *builder) placeDir(src, dst string, fi os.FileInfo, depth int) {
 		return
 	}
 	if !b.holdsMounts(src) {
-		if err := b.overlay(src, dst, fi); err != nil {
+		switch err := b.overlay(src, dst, fi); {
+		case errors.Is(err, errOverlays):
+			// Shown as it is, its pipes and sockets could be used; it is left empty.
+			if b.uncovered++; b.uncovered == 1 {
+				b.note("%s is empty: %v", src, err)
+			}
+		case err != nil:
 			b.readOnly(src, dst, err)
 		}
 		return
@@ -298,9 +308,34 @@ func (b *builder) placeDir(src, dst string, fi os.FileInfo, depth int) {
 		slices.Sort(names)
 		names = slices.Compact(names)
 	}
+	// What the command needs comes first, while there are overlays left.
+	slices.SortStableFunc(names, func(x, y string) int {
+		return cmp.Compare(b.distance(filepath.Join(src, x)), b.distance(filepath.Join(src, y)))
+	})
+	if fi.Mode()&os.ModeSticky != 0 { // in a common /tmp may lie any number of things that are not this job's
+		names = b.withoutCommon(src, names)
+	}
 	for _, name := range names {
 		b.place(filepath.Join(src, name), filepath.Join(dst, name), depth+1)
 	}
+}
+
+// withoutCommon keeps of a common directory's entries what the command needs and a bounded number of others.
+func (b *builder) withoutCommon(dir string, names []string) []string {
+	kept := slices.IndexFunc(names, func(name string) bool { return b.distance(filepath.Join(dir, name)) > 0 })
+	if most := kept + maxCommon; kept >= 0 && len(names) > most {
+		b.note("%d entries of %s are left out, since something is mounted below it: at most %d are shown", len(names)-most, dir, maxCommon)
+		names = names[:most]
+	}
+	return names
+}
+
+// distance is 0 for a directory on the way to what the command needs, and 1 for all else.
+func (b *builder) distance(dir string) int {
+	if slices.ContainsFunc(b.needed, func(path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }) {
+		return 0
+	}
+	return 1
 }
 
 func (b *builder) placeFile(src, dst string, fi os.FileInfo) {
@@ -384,11 +419,6 @@ func (b *builder) readOnly(src, dst string, cause error) {
 	if err := bindReadOnly(src, dst); err != nil {
 		b.note("%s is empty: %v", src, err)
 		return
-	}
-	if errors.Is(cause, errOverlays) {
-		if b.uncovered++; b.uncovered > 1 {
-			return
-		}
 	}
 	if cause != nil {
 		b.note("%s is read-only: %v", src, cause)

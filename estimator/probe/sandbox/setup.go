@@ -75,7 +75,7 @@ func setUp() int {
 		return report(err)
 	}
 	if b.uncovered > 1 {
-		b.note("%d more places are read-only: %v", b.uncovered-1, errOverlays)
+		b.note("%d more places are empty: %v", b.uncovered-1, errOverlays)
 	}
 	if err := send(message{Kind: "ready", Notes: b.notes, Disk: b.disk}, reports); err != nil {
 		return exitSetupFailed
