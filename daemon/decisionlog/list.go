@@ -30,6 +30,8 @@ type Filter struct {
 	Verdict Verdict
 	// OutOfMemory chooses the jobs that died of GPU memory.
 	OutOfMemory bool
+	// Open chooses the jobs that gresized still looks after.
+	Open bool
 	// Since and Until bound the time of submission: Since is included, Until is not.
 	Since, Until time.Time
 	// Before chooses only jobs that come after this place in the list, which is newest first.
@@ -73,6 +75,9 @@ func (f Filter) where() (condition, index string, args []any) {
 	}
 	if f.OutOfMemory {
 		add("jobs_out_of_memory", "outcome = 'out_of_memory'")
+	}
+	if f.Open {
+		add("jobs_open", "finished = 0")
 	}
 	if !f.Since.IsZero() {
 		add("", "submitted_at >= ?", f.Since.UnixMilli())

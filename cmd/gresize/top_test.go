@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/slurm/request"
+)
+
+func TestTop(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	l, err := decisionlog.Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	now := time.Date(2026, 11, 28, 9, 30, 0, 0, time.Local)
+	draw := func() string {
+		t.Helper()
+		var out bytes.Buffer
+		if err := drawTop(t.Context(), &out, l, now); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if got := draw(); got != "gresize  2026-11-28 09:30:00  no job is looked after\n" {
+		t.Errorf("without a job: %q", got)
+	}
+	for _, j := range []decisionlog.Job{
+		{Token: "a", Mode: "enforce", State: "probing", UID: 4_000_000_001, Name: "train\x1b[2J", Partition: "gpu", HoldUntil: now.Add(90 * time.Second)},
+		{Token: "b", Mode: "enforce", State: "watching", UID: 4_000_000_002, Name: "other"},
+		{Token: "c", Mode: "enforce", State: "released", UID: 4_000_000_002, Name: "done", Finished: true},
+	} {
+		j.Asked, j.SubmittedAt, j.UpdatedAt, j.Fingerprint = request.Request{TresPerNode: "gres:gpu:1"}, now.Add(-time.Minute), now.Add(-5*time.Second), "f"
+		if _, err := l.AddJob(t.Context(), j, decisionlog.Event{At: j.UpdatedAt, State: j.State}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `gresize  2026-11-28 09:30:00  2 open: 1 probing, 1 watching
+
+JOB  USER        NAME       PARTITION  ASKED  STATE     FOR  HELD FOR  NEEDS  VERDICT
+-    4000000002  other      -          gpu:1  watching  5s   -         -      -
+-    4000000001  train?[2J  gpu        gpu:1  probing   5s   1m30s     -      -
+`
+	if got := draw(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := cutTo(want, 3, 10); got != "gresize  2\r\n\r\n… 3 more" {
+		t.Errorf("in a small window: %q", got)
+	}
+
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"top", "--db", path}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "2 open") {
+		t.Errorf("not on a terminal: %d %s%s", code, out.Bytes(), errs.Bytes())
+	}
+	if code := run(t.Context(), []string{"top", "--db", path, "--interval", "1ms"}, &out, &errs); code != exitUsage {
+		t.Errorf("an interval of 1 ms: %d", code)
+	}
+}
