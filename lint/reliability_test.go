@@ -52,3 +52,22 @@ func TestReliabilityNamesRealTests(t *testing.T) {
 		}
 	}
 }
+
+// TestTheCheckerIsAlone: what judges the history of `make chaos` shares no code with what it judges.
+func TestTheCheckerIsAlone(t *testing.T) {
+	found := false
+	for _, p := range listPackages(t) {
+		if p.name() != "e2e/check" {
+			continue
+		}
+		found = true
+		for _, name := range p.Imports {
+			if strings.Contains(name, ".") {
+				t.Errorf("e2e/check imports %s", name)
+			}
+		}
+	}
+	if !found {
+		t.Error("there is no e2e/check")
+	}
+}
