@@ -50,7 +50,7 @@ const (
 	defaultSharedBytes  = int64(4) << 30
 	defaultProcesses    = int64(1024)
 	// tasksPerProcess: libraries start a thread for each CPU of a large node.
-	tasksPerProcess = 16
+	tasksPerProcess = 4
 
 	maxConfigBytes  = 64 << 20
 	maxMessageBytes = 32 << 10
@@ -68,7 +68,7 @@ type Policy struct {
 	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
 	// HostMemoryBytes ends the command when all its processes together hold more; 0: nine tenths of what the machine has free at the start.
 	HostMemoryBytes int64 `json:"host_memory_bytes"`
-	// Processes is how many processes there may be at once, and a sixteenth of how many processes and threads.
+	// Processes is how many processes there may be at once, and a quarter of how many processes and threads.
 	Processes int64 `json:"processes"`
 	// DiskScratch keeps the changes on the disk under TemporaryDir even where memory would do.
 	DiskScratch bool `json:"disk_scratch,omitempty"`

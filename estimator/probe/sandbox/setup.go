@@ -26,6 +26,7 @@ const (
 	configFD        = 3
 	controlFD       = 4
 	exitSetupFailed = 125
+	leastPIDs       = 1024 // the kernel keeps the first 300 and wants some for each processor
 )
 
 // Main takes over when this process is a stage of a sandbox or one of its
@@ -69,6 +70,7 @@ func setUp() int {
 	if err != nil {
 		return report(step("read the configuration", err))
 	}
+	boundPIDs(tasksPerProcess*cfg.Policy.Processes + ownThreads)
 	b := &builder{base: cfg.Base, policy: cfg.Policy}
 	reports, err := b.build(cfg)
 	if err != nil {
@@ -104,6 +106,20 @@ func setUp() int {
 		}
 	}
 	return report(step("become init", syscall.Exec(exePath, []string{argInit}, []string{})))
+}
+
+// boundPIDs bounds the numbers of processes and threads in this process namespace, for root too, whom no limit on tasks holds. Before Linux 6.14 the setting is the
+// whole machine's, and is left alone.
+func boundPIDs(most int64) {
+	var name unix.Utsname
+	if unix.Uname(&name) != nil {
+		return
+	}
+	var major, minor int
+	if n, _ := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); n != 2 || major < 6 || major == 6 && minor < 14 {
+		return
+	}
+	_ = os.WriteFile("/proc/sys/kernel/pid_max", strconv.AppendInt(nil, max(most, leastPIDs), 10), 0)
 }
 
 func readConfig() (*config, error) {
