@@ -192,9 +192,10 @@ func optedOut(r *wire.Request) bool {
 	return false
 }
 
-// fingerprintVariables begin the names of the variables that change what a training script does. Others, such as those of a
-// login session, differ between two submissions of the same job.
-var fingerprintVariables = []string{"PATH=", "PYTHON", "VIRTUAL_ENV=", "CONDA_", "LD_", "CUDA", "PYTORCH_", "TORCH", "HF_", "TRANSFORMERS_", "OMP_", "NCCL_", "MODULEPATH=", "LOADEDMODULES=", "XLA_", "TRITON_"}
+// sessionVariables begin the names of the variables that differ between two submissions of the same job and tell a training script nothing: those of a login
+// session, and Slurm's own, whose content is in the request. Any other may be what the script takes its batch size from.
+var sessionVariables = []string{"SLURM_", "SSH_", "XDG_", "DBUS_", "TMUX", "STY=", "WINDOW=", "WINDOWID=", "TERM=", "TERM_", "COLORTERM=", "DISPLAY=", "XAUTHORITY=", "SHLVL=", "PWD=", "OLDPWD=", "_=",
+	"LS_COLORS=", "LINES=", "COLUMNS=", "HIST", "KRB5CCNAME=", "GPG_", "MAIL=", "HOSTNAME=", "VSCODE_", "INVOCATION_ID=", "JOURNAL_STREAM="}
 
 // fingerprint identifies a job by what decides the memory that it takes. An answer from the cache needs the same, and the same owner.
 func fingerprint(r *wire.Request) string {
@@ -203,7 +204,7 @@ func fingerprint(r *wire.Request) string {
 		b.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s))))
 		b.WriteString(s)
 	}
-	add("gresize.fingerprint/1")
+	add("gresize.fingerprint/2")
 	add(r.Script)
 	add(r.WorkDir)
 	if r.ArrayInx != "" {
@@ -218,12 +219,9 @@ func fingerprint(r *wire.Request) string {
 	for _, a := range r.Argv {
 		add(a)
 	}
-	if r.ArrayInx != "" {
-		add("array " + r.ArrayInx)
-	}
 	var variables []string
 	for _, v := range r.Environment {
-		if slices.ContainsFunc(fingerprintVariables, func(prefix string) bool { return strings.HasPrefix(v, prefix) }) {
+		if !slices.ContainsFunc(sessionVariables, func(prefix string) bool { return strings.HasPrefix(v, prefix) }) {
 			variables = append(variables, v)
 		}
 	}

@@ -436,6 +436,7 @@ func TestFingerprint(t *testing.T) {
 		"script":           {func(r *wire.Request) { r.Script += "x" }, false},
 		"argument":         {func(r *wire.Request) { r.Argv = append(r.Argv, "y") }, false},
 		"arguments cut":    {func(r *wire.Request) { r.Argv = []string{"/w/job.s", "hx"} }, false},
+		"own variable":     {func(r *wire.Request) { r.Environment = append(r.Environment, "BATCH_SIZE=512") }, false},
 		"path":             {func(r *wire.Request) { r.Environment = append(r.Environment, "PATH=/venv/bin") }, false},
 		"folder":           {func(r *wire.Request) { r.WorkDir = "/w2" }, false},
 		"GPU":              {func(r *wire.Request) { r.TresPerNode = "gres:gpu:a100:1" }, false},

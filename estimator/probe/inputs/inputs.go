@@ -21,6 +21,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -167,6 +168,10 @@ func add(sum io.Writer, name string) (changed time.Time, err error) {
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("inputs: %w", err)
+	}
+	// Copying tools set the time of the last change of the content back; that of the inode they cannot.
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return time.Unix(st.Ctim.Unix()), nil
 	}
 	return info.ModTime(), nil
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
@@ -47,6 +49,15 @@ type response struct {
 var opening = map[int32]struct{ folder, path, flags int }{
 	unix.SYS_OPENAT: {0, 1, 2}, unix.SYS_OPENAT2: {0, 1, -1}, unix.SYS_EXECVE: {-1, 0, -1}, unix.SYS_EXECVEAT: {0, 1, -1},
 }
+
+func init() {
+	if runtime.GOARCH == "amd64" {
+		opening[sysOpenAMD64] = struct{ folder, path, flags int }{-1, 0, 1}
+	}
+}
+
+// sysOpenAMD64 is the number of open(2), which arm64 never had: old and static programs still call it.
+const sysOpenAMD64 = 2
 
 // auditArch is the number of this machine's kind of system calls; others, such as those of 32-bit programs, are not looked at.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
@@ -168,9 +179,25 @@ func (n *notification) opened() (path string, read bool, err error) {
 		if err != nil {
 			return "", false, err
 		}
-		path = filepath.Join(folder, path)
+		path = folder + "/" + path
 	}
-	return path, flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC) == 0, nil
+	if throughProc.MatchString(path) {
+		return "", false, unix.EPERM // the way leads through another process's descriptor
+	}
+	return resolved(path), flags&unix.O_ACCMODE != unix.O_WRONLY && flags&unix.O_TRUNC == 0, nil
+}
+
+// throughProc are paths that go on behind a folder that a process has open.
+var throughProc = regexp.MustCompile(`^/proc/[^/]+/(?:fd/[0-9]+|cwd|root)/.`)
+
+// resolved takes the dots out of a path: behind a symbolic link, "..", is not where the text says.
+func resolved(path string) string {
+	if strings.Contains(path+"/", "/../") {
+		if folder, err := filepath.EvalSymlinks(path[:strings.LastIndexByte(path, '/')+1]); err == nil {
+			path = folder + path[strings.LastIndexByte(path, '/'):]
+		}
+	}
+	return filepath.Clean(path)
 }
 
 // readPath reads a text that ends with a zero byte, page by page: what follows it may not be there.
