@@ -46,13 +46,13 @@ func (h *history) note(l check.Line) {
 
 // playedJob is one job of a played slurmctld.
 type playedJob struct {
-	id, uid          uint32
-	name, token      string
-	features, state  string
-	eligible, began  time.Time
-	nodes            string
-	runFor           time.Duration
-	isProbe, settled bool
+	id, uid         uint32
+	name, token     string
+	features, state string
+	eligible, began time.Time
+	nodes           string
+	runFor          time.Duration
+	isProbe         bool
 }
 
 // playedCluster plays slurmctld: fakeslurm asks it, and it starts jobs when their begin time has come.

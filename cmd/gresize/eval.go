@@ -70,11 +70,13 @@ none and prints what there is. docs/eval.md describes both files and every figur
 	flags.BoolVar(&f.printOnly, "print", false, "make no answers")
 	flags.StringVar(&f.plot, "plot", "", "draw the calibration into `FILE`, an SVG")
 	flags.IntVar(&f.largest, "largest", 10, "list the `N` largest errors of each estimator")
-	_ = c.MarkFlagRequired("output") // the flag is there
 	return c
 }
 
 func (f *evalFlags) eval(cmd *cobra.Command, path string) error {
+	if f.out == "" {
+		return usageError(errors.New("eval: name the file of answers: -o ANSWERS.csv"))
+	}
 	if f.workers < 1 || f.workers > eval.MaxWorkers || f.limit < 0 || f.every < 1 || f.timeout <= 0 || f.largest < 0 {
 		return usageError(fmt.Errorf("eval: --workers is 1 to %d, --every and --timeout are positive, --limit and --largest not negative", eval.MaxWorkers))
 	}
@@ -86,7 +88,9 @@ func (f *evalFlags) eval(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	rows = f.chosen(rows)
+	if rows = f.chosen(rows); len(rows) == 0 {
+		return fmt.Errorf("eval: %s: no row is left by --only, --every and --limit", path)
+	}
 	answers, err := f.answers(cmd, path, rows, methods)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -124,6 +125,9 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 		return newReading(&result, profile), cmd.Context().Err()
 	}
 	res, err := s.search()
+	if errors.Is(err, context.Canceled) {
+		return errors.New("fit: interrupted; nothing is known yet")
+	}
 	if err != nil {
 		return fmt.Errorf("fit: %w", err)
 	}

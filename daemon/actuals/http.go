@@ -23,6 +23,8 @@ const (
 	maxAtOnce     = 4
 	unmungeLimit  = 5 * time.Second
 	handlingLimit = 20 * time.Second
+	// readingLimit is for the arrival of a credential, which is a few KiB.
+	readingLimit = 2 * time.Second
 )
 
 // Munge reads credentials: it says who made one, on this cluster, and what is in it.
@@ -77,6 +79,15 @@ type Opener interface {
 func (k *Keeper) Handler(opener Opener) http.Handler {
 	slots := make(chan struct{}, maxAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Whoever sends slowly, or never, takes no place from the others.
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(readingLimit)); err != nil {
+			k.config.Logger.Debug("no deadline for a report", "error", err)
+		}
+		credential, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCredentialBytes))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+			return
+		}
 		select {
 		case slots <- struct{}{}:
 			defer func() { <-slots }()
@@ -86,11 +97,6 @@ func (k *Keeper) Handler(opener Opener) http.Handler {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), handlingLimit)
 		defer cancel()
-		credential, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCredentialBytes))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
-			return
-		}
 		payload, uid, err := opener.Open(ctx, credential)
 		if err != nil || uid != 0 {
 			k.config.Logger.Warn("report of an Epilog refused", "from", r.RemoteAddr, "uid", uid, "error", err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -384,5 +385,31 @@ func TestSacctIsARealCommandWithABound(t *testing.T) {
 	s.Path = write("flood", "exec head -c 20000000 /dev/zero\n")
 	if _, err := s.ask(t.Context(), []uint32{7}); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSlowSendersTakeNoPlace: whoever opens connections and sends nothing holds up nobody.
+func TestSlowSendersTakeNoPlace(t *testing.T) {
+	b := newBench(t, false)
+	server := httptest.NewServer(b.keeper.Handler(opener{}))
+	defer server.Close()
+	for range maxAtOnce + 1 {
+		c, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := c.Write([]byte("POST " + epilog.Path + " HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nM")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // they are being read now
+	response, err := http.Post(server.URL+epilog.Path, "text/plain", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("%s", response.Status)
 	}
 }

@@ -23,7 +23,7 @@ const (
 )
 
 type job struct {
-	submit, row  *Line
+	submit       *Line
 	updates      []Line
 	started      int64
 	ownerActed   int64

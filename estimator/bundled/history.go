@@ -57,6 +57,8 @@ func historyAnswer(rows []history.Row, job history.Job, traced *estimator.Estima
 		code := "few_actuals"
 		if !errors.Is(err, history.ErrFew) {
 			code = "actuals_disagree"
+		} else if os.Getenv(historyVariable) == "" {
+			err = fmt.Errorf("%w: %s names no file of earlier runs", err, historyVariable)
 		}
 		return estimator.NewUnknown(historyName, card.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: code, Detail: err.Error()})...)
 	}
