@@ -88,8 +88,8 @@ func (f *evalFlags) eval(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	if rows = f.chosen(rows); len(rows) == 0 {
-		return fmt.Errorf("eval: %s: no row is left by --only, --every and --limit", path)
+	if rows = f.chosen(rows); len(rows) == 0 && len(f.only) > 0 {
+		return fmt.Errorf("eval: %s: no row holds %q", path, f.only)
 	}
 	answers, err := f.answers(cmd, path, rows, methods)
 	if err != nil {

@@ -94,7 +94,8 @@ func TestEvalRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{good}, exitError, `"output" not set`},
+		{[]string{good}, exitUsage, "-o ANSWERS.csv"},
+		{[]string{good, "-o", out, "--only", "zzz"}, exitError, "no row holds"},
 		{[]string{good, good, "-o", out}, exitUsage, "one table"},
 		{[]string{good, "-o", out, "--workers", "3"}, exitUsage, "--workers is 1 to 2"},
 		{[]string{good, "-o", out, "--estimators", "vgpu,nobody"}, exitUsage, "there are vgpu"},
