@@ -123,8 +123,13 @@ func expected(s decisionlog.Story) request.Request {
 
 // change is the change that was made to a job, if it was.
 func change(s decisionlog.Story) (request.Change, bool) {
-	if n := len(s.Decisions); n > 0 && s.Job.Mode == string(jobs.Enforce) && s.Decisions[n-1].Verdict == decisionlog.Rewrite &&
-		(s.Job.State == jobs.StateUpdated || s.Job.State == jobs.StateVerified) {
+	changed, ok := decidedChange(s)
+	return changed, ok && (s.Job.State == jobs.StateUpdated || s.Job.State == jobs.StateVerified)
+}
+
+// decidedChange is the change that was decided last, whatever has become of the job since.
+func decidedChange(s decisionlog.Story) (request.Change, bool) {
+	if n := len(s.Decisions); n > 0 && s.Job.Mode == string(jobs.Enforce) && s.Decisions[n-1].Verdict == decisionlog.Rewrite {
 		return s.Decisions[n-1].Change, true
 	}
 	return request.Change{}, false

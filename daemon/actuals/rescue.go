@@ -54,7 +54,9 @@ func (k *Keeper) rescue(ctx context.Context, r decisionlog.Rescue) {
 	refuse := func(format string, args ...any) {
 		k.move(ctx, s, decisionlog.RescueRefused, codeRequeueRefused, fmt.Sprintf(format, args...))
 	}
-	changed, ok := change(s)
+	// The job was changed when it was written down here. One that died before it was seen to run well may be out of the manager's hands since: it takes what is put
+	// back for an act of the owner.
+	changed, ok := decidedChange(s)
 	if !ok || time.Since(r.At) > rescueLimit {
 		refuse("it was not done within %s", rescueLimit)
 		return
