@@ -1,5 +1,6 @@
 """Whether statements that were not run yet may take memory of the GPU that was not seen: printing and saving do not."""
 import ast
+import inspect
 import sys
 
 # What the statements do: change what the loop works on, use a model with gradients or with larger tensors; or only evaluate a model.
@@ -17,10 +18,20 @@ STILL = {
 STILL_MODULES = ("torch.serialization", "torch.cuda", "torch.utils", "torch.distributed", "torch.optim", "torch.autograd.grad_mode", "torch.random")
 
 
+def local(frame, name, default=None):
+    """A local name's value. Before Python 3.13 a function's f_locals is a copy that its frame keeps: what is in it, such as the last batch, would live longer."""
+    names = frame.f_locals
+    try:
+        return names.get(name, default)
+    finally:
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(names, dict):
+            names.clear()
+
+
 def resolve(node, frame):
     """The object that a name or a chain of attributes stands for, as far as no code of the program has to run for it; None if not known."""
     if isinstance(node, ast.Name):
-        return frame.f_locals.get(node.id, frame.f_globals.get(node.id))
+        return local(frame, node.id, frame.f_globals.get(node.id))
     if isinstance(node, ast.Attribute):
         owner = resolve(node.value, frame)
         if owner is None:
