@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/strictjson"
 )
 
 // Schema names the JSON form of Report.
@@ -62,12 +63,7 @@ var (
 // ParseReport reads a report defensively.
 func ParseReport(data []byte) (Report, error) {
 	var r Report
-	if len(data) > MaxReportBytes {
-		return r, fmt.Errorf("report of %d bytes, at most %d", len(data), MaxReportBytes)
-	}
-	decoder := json.NewDecoder(strings.NewReader(string(data)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&r); err != nil {
+	if err := strictjson.Unmarshal(data, MaxReportBytes, &r); err != nil {
 		return r, fmt.Errorf("report: %w", err)
 	}
 	switch {

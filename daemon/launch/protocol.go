@@ -11,6 +11,8 @@ import (
 	"io"
 	"regexp"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/strictjson"
 )
 
 // Limits of the protocol.
@@ -126,7 +128,5 @@ func read(r io.Reader, message any, limit int) error {
 	if len(data) != int(length) {
 		return io.ErrUnexpectedEOF
 	}
-	decoder := json.NewDecoder(strings.NewReader(string(data)))
-	decoder.DisallowUnknownFields()
-	return decoder.Decode(message)
+	return strictjson.Unmarshal(data, limit, message)
 }

@@ -30,19 +30,20 @@ import (
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/probe/inputs"
+	"github.com/gresize/gresize/estimator/strictjson"
 )
 
 // Bounds on what a stranger may send and how slowly.
 const (
 	// MaxBundleBytes bounds the body of a result.
-	MaxBundleBytes  = spool.MaxBundleBytes
-	maxFailureBytes = 16 << 10
-	maxHeaderBytes  = 16 << 10
-	maxAtOnce       = 64
-	maxUploads      = 4
-	readTimeout     = time.Minute
-	writeTimeout    = time.Minute
-	stopTimeout     = 2 * time.Second
+	MaxBundleBytes   = spool.MaxBundleBytes
+	maxDocumentBytes = 16 << 10
+	maxHeaderBytes   = 16 << 10
+	maxAtOnce        = 64
+	maxUploads       = 4
+	readTimeout      = time.Minute
+	writeTimeout     = time.Minute
+	stopTimeout      = 2 * time.Second
 )
 
 // Source knows the probes; *jobs.Manager is the real one.
@@ -165,6 +166,18 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
+// document reads the body into v, or refuses the request in the name of what it was to be.
+func document(w http.ResponseWriter, r *http.Request, name string, v any) bool {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocumentBytes))
+	if err == nil {
+		err = strictjson.Unmarshal(data, maxDocumentBytes, v)
+	}
+	if err != nil {
+		http.Error(w, name+": "+err.Error(), http.StatusBadRequest)
+	}
+	return err == nil
+}
+
 func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
 	// As above: a stranger's slow body must not take the place of a probe.
 	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
@@ -172,10 +185,7 @@ func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var reason estimator.Reason
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFailureBytes))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&reason); err != nil {
-		http.Error(w, "failure: "+err.Error(), http.StatusBadRequest)
+	if !document(w, r, "failure", &reason) {
 		return
 	}
 	if err := s.source.ProbeFailure(r.PathValue("name"), key(r), reason); err != nil {
@@ -213,8 +223,7 @@ func (s *Server) unchanged(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var body probejob.Unchanged
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxFailureBytes)).Decode(&body); err != nil {
-		http.Error(w, "unchanged: "+err.Error(), http.StatusBadRequest)
+	if !document(w, r, "unchanged", &body) {
 		return
 	}
 	if err := s.source.ProbeUnchanged(r.PathValue("name"), key(r), body.Job); err != nil {

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/gresize/gresize/estimator/strictjson"
 )
 
 // Schema names the JSON form of a Profile.
@@ -212,17 +214,9 @@ func ParseFile(path string) (*Profile, error) {
 }
 
 func parse(data []byte) (*Profile, error) {
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("larger than %d bytes", maxFileBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	p := new(Profile)
-	if err := dec.Decode(p); err != nil {
+	if err := strictjson.Unmarshal(data, maxFileBytes, p); err != nil {
 		return nil, err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("text after the end of the profile")
 	}
 	if err := p.Validate(); err != nil {
 		return nil, err

@@ -1,15 +1,14 @@
 package gpumemnet
 
 import (
-	"bytes"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"sync"
+
+	"github.com/gresize/gresize/estimator/strictjson"
 )
 
 // schemaWeights names the form of a weights file, docs/gpumemnet.md.
@@ -134,17 +133,9 @@ func readBundled(k Kind) (*weights, error) {
 
 // parseWeights reads a weights file. What it returns can be evaluated without another look at its shapes.
 func parseWeights(data []byte) (*weights, error) {
-	if len(data) > maxWeightsBytes {
-		return nil, fmt.Errorf("%d bytes, at most %d", len(data), maxWeightsBytes)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	w := new(weights)
-	if err := dec.Decode(w); err != nil {
+	if err := strictjson.Unmarshal(data, maxWeightsBytes, w); err != nil {
 		return nil, err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("text after the end")
 	}
 	if err := w.validate(); err != nil {
 		return nil, err

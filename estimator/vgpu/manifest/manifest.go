@@ -4,14 +4,14 @@
 package manifest
 
 import (
-	"bytes"
 	"embed"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"sort"
 	"strings"
 	"sync"
+
+	"github.com/gresize/gresize/estimator/strictjson"
 )
 
 // Library is one NVIDIA library as one PyTorch release uses it.
@@ -32,6 +32,9 @@ type Manifest struct {
 
 //go:embed *.json
 var files embed.FS
+
+// maxFileBytes bounds a manifest: the largest of the tree has a two-hundredth of it.
+const maxFileBytes = 4 << 20
 
 var (
 	symbolName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,255}$`)
@@ -66,9 +69,7 @@ func readAll() ([]Manifest, error) {
 // Parse reads one manifest strictly: its names become C source, so nothing but plain names passes.
 func Parse(data []byte) (Manifest, error) {
 	var m Manifest
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&m); err != nil {
+	if err := strictjson.Unmarshal(data, maxFileBytes, &m); err != nil {
 		return m, err
 	}
 	if m.Torch == "" || m.CUDA == "" || len(m.Libraries) == 0 {
