@@ -1,0 +1,43 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/slurm/client"
+)
+
+// TestWhatTheOwnerDidIsLookedAt: whatever somebody else does to a held job while its probe runs, nothing is changed afterwards, and the story says what was seen.
+func TestWhatTheOwnerDidIsLookedAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		do   func(*client.Job)
+		code string
+	}{
+		"another request":    {func(j *client.Job) { j.Request.Features = "gpu40g" }, codeOwnerChanged},
+		"no constraint":      {func(j *client.Job) { j.Request.Features = "" }, codeOwnerChanged},
+		"another begin time": {func(j *client.Job) { j.EligibleAt = time.Now().Add(3 * time.Hour) }, codeOwnerChanged},
+		"put on hold":        {func(j *client.Job) { j.Reason = "JobHeldUser" }, codeOwnerChanged},
+		"let go":             {func(j *client.Job) { j.EligibleAt, j.Reason = time.Now().Add(-time.Second), "Priority" }, codeOwnerReleased},
+		"begun":              {func(j *client.Job) { j.State, j.NodeList = "RUNNING", "gpu1" }, codeOwnerReleased},
+		"cancelled":          {func(j *client.Job) { j.State = "CANCELLED" }, codeOwnerCancelled},
+		"another's job":      {func(j *client.Job) { j.UserID = 2002 }, codeAmbiguous},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, Enforce, time.Minute)
+			id, token := b.submit(sample())
+			b.until("the probe", func() bool { return b.story(token).Job.State == StateProbing })
+			b.slurm.change(id, c.do)
+			// The report is there before the next look, or after it: the change is seen either way.
+			b.slurm.mu.Lock()
+			p := b.slurm.asked[0]
+			b.slurm.mu.Unlock()
+			_ = b.manager.ProbeBundle(p.Name, p.Key, []byte("bundle"))
+			b.ends(token, StateAbandoned, c.code)
+			b.slurm.mu.Lock()
+			defer b.slurm.mu.Unlock()
+			if len(b.slurm.updates) != 0 {
+				t.Errorf("the job was changed: %q", b.slurm.updates)
+			}
+		})
+	}
+}
