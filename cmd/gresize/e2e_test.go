@@ -34,9 +34,8 @@ func python(t *testing.T, torch string) string {
 }
 
 type answer struct {
-	estimator.Estimate
-	Status string `json:"status"`
-	code   int
+	reading
+	code int
 }
 
 func (a answer) has(reason string) bool {
@@ -110,6 +109,13 @@ func TestEstimateResnet50(t *testing.T) {
 			b, err := trace.ReadFile(bundle)
 			if err != nil || b.Manifest.Outcome != trace.Stopped || len(b.Ranks) != 1 {
 				t.Errorf("%v %+v", err, b)
+			}
+			var sum int64
+			for _, bytes := range a.PeakByPurpose {
+				sum += bytes
+			}
+			if sum != a.Ranks[0].PeakAllocatedBytes || len(a.Owners) != shownOwners || a.Owners[0].Purpose != "activations" {
+				t.Errorf("%d bytes are whose of %d: %+v", sum, a.Ranks[0].PeakAllocatedBytes, a.Owners)
 			}
 			checkBundleEvents(t, bundle, a.Ranks[0])
 			if data, err := os.ReadFile(checkpoint); err != nil || string(data) != "the only one" {

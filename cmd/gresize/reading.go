@@ -1,12 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/utilization"
 )
@@ -50,7 +51,7 @@ type reading struct {
 
 // owner is who holds memory at the peak.
 type owner struct {
-	// Purpose is parameter, gradient, optimizer, buffer, activation, backward, optimizer temporary or other.
+	// Purpose is the name of a timeline.Category.
 	Purpose string `json:"purpose"`
 	// Name is the path of a parameter or of the module in whose forward the memory was taken.
 	Name  string `json:"name,omitempty"`
@@ -100,22 +101,24 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 	return r
 }
 
-// readOwners reads the history of the rank that needs the most. One that is missing or cannot be read costs the list only.
+// readOwners reads the history of the rank that needs the most, as `gresize plot` draws it. One that is missing or cannot be
+// replayed costs the list only.
 func (r *reading) readOwners(b *trace.Bundle) {
 	largest, ok := r.Largest()
 	if !ok || largest.Rank >= len(b.Ranks) || b.Ranks[largest.Rank].EventsFormat != trace.EventsJSON {
 		return
 	}
-	history, err := events.Read(b.Ranks[largest.Rank].Events)
-	if err != nil || history.Lost > 0 {
+	line, err := timeline.Read(b, largest.Rank, "the run")
+	if err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("whose memory it was is not known: %v", err))
 		return
 	}
-	holdings, sum := history.Holdings()
-	for i, h := range holdings {
-		r.PeakByPurpose[string(h.Purpose)] += h.Bytes
+	for i, o := range line.OwnersAtPeak() {
+		r.PeakByPurpose[o.Category.String()] += int64(o.SizeBytes)
 		if i < shownOwners {
-			name := trace.Clip([]byte(h.Name), shownNameBytes)
-			r.Owners = append(r.Owners, owner{Purpose: string(h.Purpose), Name: name, Bytes: h.Bytes, Percent: float64(h.Bytes*1000/sum) / 10})
+			name := trace.Clip([]byte(o.Name), shownNameBytes)
+			percent := float64(o.SizeBytes*1000/line.PeakAllocatedBytes) / 10
+			r.Owners = append(r.Owners, owner{Purpose: o.Category.String(), Name: name, Bytes: int64(o.SizeBytes), Percent: percent})
 		}
 	}
 }
