@@ -37,7 +37,7 @@ const (
 )
 
 func goBuild(out, source string) ([]byte, error) {
-	cmd := exec.Command("go", "build", "-o", out, source)
+	cmd := exec.Command("go", "build", "-tags", "failpoint", "-o", out, source)
 	cmd.Dir = ".."
 	return cmd.CombinedOutput()
 }
@@ -57,6 +57,11 @@ type chaos struct {
 	lines               bytes.Buffer
 	stopping            bool
 	began               time.Time
+	// env are further NAME=value entries of the daemon.
+	env []string
+	// ready is how long the daemon took to say that it is, the last time; pinged is when it last told the watchdog that it is alive.
+	ready  time.Duration
+	pinged time.Time
 }
 
 // TestChaos torments a real gresized with a schedule that one seed makes, and has a checker that shares no code with it judge the history. CHAOS_SEED repeats a
@@ -182,7 +187,7 @@ func (c *chaos) Write(p []byte) (int, error) {
 // start starts the daemon and notes when it says that it is ready.
 func (c *chaos) start() {
 	cmd := exec.Command(filepath.Join(c.dir, "gresized"), "-config", c.config)
-	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(c.dir, "notify"))
+	cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(c.dir, "notify")), c.env...)
 	cmd.Stdout, cmd.Stderr = c, c
 	c.mu.Lock()
 	c.began = time.Now()
@@ -198,7 +203,7 @@ func (c *chaos) start() {
 	c.mu.Unlock()
 }
 
-// hear notes when the daemon says that it is ready.
+// hear notes when the daemon says that it is ready or alive.
 func (c *chaos) hear() {
 	buffer := make([]byte, 4096)
 	for {
@@ -206,11 +211,19 @@ func (c *chaos) hear() {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(buffer[:n], []byte("READY=1")) {
+		c.mu.Lock()
+		took := time.Since(c.began)
+		c.mu.Unlock()
+		switch {
+		case bytes.Contains(buffer[:n], []byte("READY=1")):
+			c.h.note(check.Line{Kind: "ready", TookMillis: took.Milliseconds()})
 			c.mu.Lock()
-			took := time.Since(c.began).Milliseconds()
+			c.ready = took
 			c.mu.Unlock()
-			c.h.note(check.Line{Kind: "ready", TookMillis: took})
+		case bytes.Contains(buffer[:n], []byte("WATCHDOG=1")):
+			c.mu.Lock()
+			c.pinged = time.Now()
+			c.mu.Unlock()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 )
 
 const (
@@ -14,15 +15,20 @@ const (
 	// forgetPause is left to the others after each batch.
 	forgetPause = 100 * time.Millisecond
 	forgetEvery = time.Hour
+	// forgetTurn is how long one batch may take.
+	forgetTurn = time.Minute
 )
 
 // forget deletes the rows of jobs that ended more than so many days ago, at once and every hour, until ctx ends. 0 days keep everything.
-func forget(ctx context.Context, log *decisionlog.Log, days int, logger *slog.Logger) {
+func forget(ctx context.Context, log *decisionlog.Log, days int, beats *heartbeat.Monitor, logger *slog.Logger) {
 	if days == 0 {
 		return
 	}
 	var total int64
+	beat := beats.Begin("the loop over old rows", forgetTurn)
+	defer beat.End()
 	for {
+		beat.Turn()
 		wait := forgetEvery
 		jobs, err := log.Forget(ctx, time.Now().AddDate(0, 0, -days), forgetBatch)
 		switch {
@@ -35,6 +41,7 @@ func forget(ctx context.Context, log *decisionlog.Log, days int, logger *slog.Lo
 			logger.Info("old jobs deleted from the decision log", "jobs", total, "older_than_days", days)
 			total = 0
 		}
+		beat.Wait(wait)
 		select {
 		case <-ctx.Done():
 			return

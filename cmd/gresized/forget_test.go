@@ -29,7 +29,7 @@ func TestForgetKeepsToItsDays(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var said bytes.Buffer
 		var wait sync.WaitGroup
-		wait.Go(func() { forget(ctx, l, days, slog.New(slog.NewTextHandler(&said, nil))) })
+		wait.Go(func() { forget(ctx, l, days, nil, slog.New(slog.NewTextHandler(&said, nil))) })
 		deadline := time.Now().Add(10 * time.Second)
 		for {
 			lines, err := l.List(t.Context(), 10, decisionlog.Filter{})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/site"
 )
@@ -30,14 +31,22 @@ type reloader struct {
 	started *config.Config
 	manager interface{ Configure(jobs.Settings) }
 	logger  *slog.Logger
+	beats   *heartbeat.Monitor
 }
 
+// reloadTurn is how long it may take to read the configuration.
+const reloadTurn = 15 * time.Second
+
 func (r *reloader) listen(ctx context.Context, signals <-chan os.Signal) {
+	beat := r.beats.Begin("the reader of the configuration", reloadTurn)
+	defer beat.End()
 	for {
+		beat.Idle()
 		select {
 		case <-ctx.Done():
 			return
 		case <-signals:
+			beat.Turn()
 			r.reload()
 		}
 	}

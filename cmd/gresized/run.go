@@ -20,6 +20,7 @@ import (
 	"github.com/gresize/gresize/daemon/calibration"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/metrics"
@@ -108,7 +109,8 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	slurm := client.New(client.Config{Scontrol: c.Slurm.Scontrol, ConfPath: c.Slurm.Conf, Timeout: c.Slurm.Timeout.Std()})
+	beats := heartbeat.New()
+	slurm := newPatientSlurm(client.New(client.Config{Scontrol: c.Slurm.Scontrol, ConfPath: c.Slurm.Conf, Timeout: c.Slurm.Timeout.Std()}), c.Slurm.Timeout.Std())
 	version, err := slurm.Version(ctx)
 	if err != nil {
 		return fmt.Errorf("ask Slurm for its version: %w", err)
@@ -142,22 +144,23 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return errors.Join(err, probeListener.Close())
 	}
-	keeper := actuals.NewKeeper(actuals.Config{Log: log, Slurm: slurm, Calibrator: calibrator, Requeue: c.OOM.Requeue, Logger: logger})
+	keeper := actuals.NewKeeper(actuals.Config{Log: log, Slurm: slurm, Calibrator: calibrator, Requeue: c.OOM.Requeue, Heartbeat: beats, Logger: logger})
 	manager := jobs.New(jobs.Config{
 		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version, Release: probe.BuildVersion(),
-		Log: log, Spool: files, Slurm: slurm, Launcher: &launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout},
-		Estimator: estimators, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
+		Log: log, Spool: files, Slurm: slurm, Launcher: patientLauncher{&launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout}},
+		Estimator: newPatientEstimator(estimators, c.Estimators), Heartbeat: beats, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})
 	probes := probeapi.New(manager, checkBundle, logger)
-	probes.Recording = recordingFor(c, logger)
+	probes.Recording, probes.Heartbeat = recordingFor(c, logger), beats
 	probes.Handle(epilog.Path, keeper.Handler(actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}))
 	var submits *server.Server
+	working := &alive{beats: beats, manager: manager, log: log}
 	counters := metrics.New(metrics.Build{Version: probe.BuildVersion(), Slurm: version.String()}, metrics.Live{
 		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
-		Mode: func() string { return string(manager.Mode()) }, Ready: log.Ping,
+		Mode: func() string { return string(manager.Mode()) }, Ready: working.check,
 	})
 	log.Observe(counters.Observed)
-	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: counters.Timed(manager), Logger: logger})
+	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager.Proving(counters.Timed(manager)), Heartbeat: beats, Logger: logger})
 	metricsListener, err := listenForMetrics(c.Metrics.Listen)
 	if err != nil {
 		return errors.Join(err, probeListener.Close())
@@ -169,6 +172,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return errors.Join(err, probeListener.Close())
 	}
+	working.submit = listener.Addr()
 	if err := manager.Open(ctx); err != nil {
 		return errors.Join(err, probeListener.Close(), listener.Close())
 	}
@@ -180,9 +184,9 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	var wait sync.WaitGroup
 	wait.Go(func() { failures <- probes.Serve(probeListener) })
 	wait.Go(func() { failures <- submits.Serve(ctx, listener) })
-	wait.Go(func() { systemd.Watch(ctx, log.Ping) })
+	wait.Go(func() { systemd.Watch(ctx, working.check, logger) })
 	wait.Go(func() {
-		again := reloader{path: path, address: probeListener.Addr().String(), started: c, manager: manager, logger: logger}
+		again := reloader{path: path, address: probeListener.Addr().String(), started: c, manager: manager, logger: logger, beats: beats}
 		again.listen(ctx, reloads)
 	})
 	if metricsListener != nil {
@@ -201,11 +205,16 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	wait.Go(func() {
 		keeper.Account(ctx, actuals.Sacct{Path: c.Actuals.Sacct, ConfPath: c.Slurm.Conf, Every: c.Actuals.SacctEvery.Std()})
 	})
-	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, logger) })
-	logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)
-	if err := systemd.Ready("mode " + string(c.Mode)); err != nil {
-		logger.Warn("systemd does not hear us", "error", err)
-	}
+	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, beats, logger) })
+	wait.Go(func() {
+		if working.begun(ctx, logger) != nil {
+			return
+		}
+		logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)
+		if err := systemd.Ready("mode " + string(c.Mode)); err != nil {
+			logger.Warn("systemd does not hear us", "error", err)
+		}
+	})
 
 	select {
 	case <-ctx.Done():

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
@@ -41,6 +42,8 @@ type Config struct {
 	// Requeue says whether the site lets a job that died run again as its owner had asked.
 	Requeue bool
 	Logger  *slog.Logger
+	// Heartbeat, when set, is told how every loop goes on.
+	Heartbeat *heartbeat.Monitor
 	// Poll is the time between two looks at a job that is to run again; 0: two seconds.
 	Poll time.Duration
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -15,11 +16,17 @@ const (
 	// rescueLimit is how long it may take to run a job again; Slurm forgets ended jobs after some minutes.
 	rescueLimit = 10 * time.Minute
 	maxTries    = 3
+	// turn is how long a loop works, calls to Slurm aside, before it is taken to be stuck. A look through a large log takes its time.
+	turn = time.Minute
 )
 
 // Run looks after the jobs that are to run again, those of an earlier life of the daemon included, until ctx ends. Without such jobs it asks nobody.
 func (k *Keeper) Run(ctx context.Context) {
+	beat := k.config.Heartbeat.Begin("the loop over jobs that run again", turn)
+	defer beat.End()
+	ctx = heartbeat.With(ctx, beat)
 	for {
+		beat.Turn()
 		open, err := k.config.Log.OpenRescues(ctx)
 		if err != nil && ctx.Err() == nil {
 			k.config.Logger.Error("jobs that are to run again cannot be read", "error", err)
@@ -35,6 +42,7 @@ func (k *Keeper) Run(ctx context.Context) {
 			}
 			continue
 		}
+		beat.Idle()
 		select {
 		case <-ctx.Done():
 			return

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
 )
@@ -100,6 +101,7 @@ type Sacct struct {
 }
 
 func (s Sacct) ask(ctx context.Context, ids []uint32) ([]accounted, error) {
+	defer heartbeat.Call(ctx, sacctLimit)()
 	ctx, cancel := context.WithTimeout(ctx, sacctLimit)
 	defer cancel()
 	words := make([]string, len(ids))
@@ -139,12 +141,17 @@ func (k *Keeper) Account(ctx context.Context, s Sacct) {
 	}
 	var after int64
 	failing := false
+	beat := k.config.Heartbeat.Begin("the loop over Slurm's accounting", turn)
+	defer beat.End()
+	ctx = heartbeat.With(ctx, beat)
 	for {
+		beat.Wait(s.Every)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(s.Every):
 		}
+		beat.Turn()
 		next, err := k.account(ctx, s.ask, after)
 		switch {
 		case err != nil && ctx.Err() == nil && !failing:

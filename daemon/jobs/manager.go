@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/daemon/spool"
@@ -32,6 +33,8 @@ const (
 	maxOpen = 4096
 	// maxSteps bounds the jobs that are advanced at the same moment.
 	maxSteps = 8
+	// turn is how long a loop works, calls to others aside, before it is taken to be stuck.
+	turn = 5 * time.Second
 )
 
 // Estimator turns the bundle of a probe into an estimate for a GPU profile.
@@ -119,7 +122,10 @@ type Config struct {
 	Poll time.Duration
 	// LaunchSettle is how long after a restart a probe of which nothing is known may still appear; 0: 15 s.
 	LaunchSettle time.Duration
-	// Failpoint, when set, is called with "<state>:written" after a row and "<state>:acted" after the action that it announced.
+	// Heartbeat, when set, is told how every loop goes on.
+	Heartbeat *heartbeat.Monitor
+	// Failpoint, when set, is called with "<state>:written" after a row and "<state>:acted" after the action that it announced, "look" before
+	// a look at the queue and "answer" before an answer.
 	Failpoint func(name string)
 }
 
@@ -140,6 +146,8 @@ type Manager struct {
 	queued int
 	// lastQueue is the latest look at the queue.
 	lastQueue *queueView
+	// proofs are the daemon's questions to itself that are under way, by the name of the job that they pretend; see Prove.
+	proofs map[string]chan struct{}
 }
 
 // life is one open job. Its fields belong to the goroutine that has set busy.
@@ -187,6 +195,8 @@ type submission struct {
 	first    decisionlog.Event
 	decision *decisionlog.Decision
 	payload  *spool.Job
+	// proof is closed when its turn has come; such a submission is none.
+	proof chan struct{}
 }
 
 // queueView is one look at the queue, reduced to the jobs that matter.
@@ -209,7 +219,7 @@ func New(config Config) *Manager {
 		config.Failpoint = func(string) {}
 	}
 	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1), steps: make(chan struct{}, maxSteps),
-		open: map[string]*life{}, probes: map[string]*probe{}}
+		open: map[string]*life{}, probes: map[string]*probe{}, proofs: map[string]chan struct{}{}}
 	m.Configure(config.Settings)
 	return m
 }
@@ -313,6 +323,7 @@ func looksOf(s decisionlog.Story) (looks int, seen []estimator.Estimate) {
 // Answer decides what the plugin is to do with a submission. It answers from memory; the row is written right after.
 func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	pass, settings := &wire.Reply{Verdict: wire.VerdictPass}, m.now()
+	m.config.Failpoint("answer")
 	if settings.Mode == Off {
 		return pass
 	}
@@ -424,25 +435,34 @@ func (m *Manager) enqueue(s submission) bool {
 
 // write makes submissions durable. Only then is a job looked after: a row comes before any action.
 func (m *Manager) write(ctx context.Context) {
+	beat := m.config.Heartbeat.Begin("the writer of submissions", turn)
+	defer beat.End()
 	for {
+		beat.Idle()
 		select {
 		case <-ctx.Done():
 			// What was promised to the plugin is still written down.
 			for {
 				select {
 				case s := <-m.queue:
+					beat.Turn()
 					m.record(context.WithoutCancel(ctx), s)
 				default:
 					return
 				}
 			}
 		case s := <-m.queue:
+			beat.Turn()
 			m.record(ctx, s)
 		}
 	}
 }
 
 func (m *Manager) record(ctx context.Context, s submission) {
+	if s.proof != nil {
+		close(s.proof)
+		return
+	}
 	logger := m.config.Logger.With("token", s.job.Token)
 	if s.payload != nil {
 		defer m.unreserve()
@@ -487,7 +507,11 @@ func (m *Manager) loop(ctx context.Context) {
 	failing := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	beat := m.config.Heartbeat.Begin("the loop over the jobs", turn)
+	defer beat.End()
+	ctx = heartbeat.With(ctx, beat)
 	for {
+		beat.Wait(m.config.Poll)
 		select {
 		case <-ctx.Done():
 			return
@@ -495,6 +519,7 @@ func (m *Manager) loop(ctx context.Context) {
 		case <-timer.C:
 			timer.Reset(m.config.Poll)
 		}
+		beat.Turn()
 		m.mu.Lock()
 		idle := len(m.open) == 0
 		m.mu.Unlock()
@@ -502,6 +527,7 @@ func (m *Manager) loop(ctx context.Context) {
 			continue
 		}
 		if time.Since(lastLook) >= m.config.Poll {
+			m.config.Failpoint("look")
 			view, err := m.look(ctx)
 			lastLook = time.Now()
 			switch {
@@ -569,7 +595,9 @@ func (m *Manager) advanceAll(ctx context.Context) {
 			select {
 			case m.steps <- struct{}{}:
 				defer func() { <-m.steps }()
-				m.step(ctx, l, view)
+				beat := m.config.Heartbeat.Begin("the work on job "+l.job.Token, turn)
+				defer beat.End()
+				m.step(heartbeat.With(ctx, beat), l, view)
 			case <-ctx.Done():
 			}
 			m.mu.Lock()

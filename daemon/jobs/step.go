@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
@@ -41,6 +42,7 @@ const MaxLooks = 3
 // step advances a job as far as it can without waiting.
 func (m *Manager) step(ctx context.Context, l *life, view *queueView) {
 	for again := true; again && !l.job.Finished && ctx.Err() == nil; {
+		heartbeat.Of(ctx).Turn()
 		switch l.job.State {
 		case StateHeld, StateStamped:
 			again = m.find(ctx, l, view)

@@ -35,6 +35,9 @@ func (c *Client) Submit(ctx context.Context, r Request) (uint32, error) {
 	if err := connection.SetDeadline(deadline); err != nil {
 		return 0, fmt.Errorf("ask gresize-launch: %w", err)
 	}
+	// A daemon that ends does not wait for the answer.
+	stop := context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
 	if err := write(connection, &r, maxRequestBytes); err != nil {
 		return 0, fmt.Errorf("ask gresize-launch: %w", err)
 	}

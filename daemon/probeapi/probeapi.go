@@ -25,6 +25,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/daemon/spool"
@@ -43,7 +44,8 @@ const (
 	maxUploads       = 4
 	readTimeout      = time.Minute
 	writeTimeout     = time.Minute
-	stopTimeout      = 2 * time.Second
+	// stopTimeout is what is left to reports that are arriving when the daemon ends. A connection on which nothing was asked would use all of it.
+	stopTimeout = time.Second
 )
 
 // Source knows the probes; *jobs.Manager is the real one.
@@ -62,6 +64,8 @@ type Check func(io.ReaderAt, int64) error
 type Server struct {
 	// Recording is what each probe is told to record; it is set before Serve.
 	Recording probejob.Recording
+	// Heartbeat, when set before Serve, is told of every request in work.
+	Heartbeat *heartbeat.Monitor
 
 	source  Source
 	check   Check
@@ -116,6 +120,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 		select {
 		case s.slots <- struct{}{}:
 			defer func() { <-s.slots }()
+			defer s.Heartbeat.Begin("a page of a probe", readTimeout+writeTimeout).End()
 			next.ServeHTTP(w, r)
 		default:
 			http.Error(w, "busy, try again", http.StatusServiceUnavailable)

@@ -18,12 +18,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/peer"
 	"github.com/gresize/gresize/slurm/wire"
 )
 
 // exchangeTimeout bounds one connection. The plugin has given up long before; this only frees the place.
 const exchangeTimeout = 2 * time.Second
+
+// answerLimit is by when one connection is over, or its answer is stuck.
+const answerLimit = exchangeTimeout + 3*time.Second
 
 // quietPeriod is the least time between two log lines about the same kind of trouble.
 const quietPeriod = 5 * time.Minute
@@ -40,13 +44,17 @@ type Config struct {
 	MaxConnections int
 	Answerer       Answerer
 	Logger         *slog.Logger
+	// Heartbeat, when set, is told of every connection in work.
+	Heartbeat *heartbeat.Monitor
 }
 
 // Server answers on one socket.
 type Server struct {
 	config Config
 	slots  chan struct{}
-	wait   sync.WaitGroup
+	// own is a place that is kept for the daemon's question to itself.
+	own  chan struct{}
+	wait sync.WaitGroup
 	// Answered and Refused count connections.
 	Answered, Refused atomic.Int64
 	lastComplaint     atomic.Int64
@@ -54,7 +62,7 @@ type Server struct {
 
 // New makes a server; it starts nothing.
 func New(config Config) *Server {
-	return &Server{config: config, slots: make(chan struct{}, config.MaxConnections)}
+	return &Server{config: config, slots: make(chan struct{}, config.MaxConnections), own: make(chan struct{}, 1)}
 }
 
 // Listen makes the socket at path, in place of one that a dead daemon left behind. Only the daemon's user and its group
@@ -102,9 +110,8 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 		case err != nil:
 			return fmt.Errorf("accept: %w", err)
 		}
-		select {
-		case s.slots <- struct{}{}:
-		default:
+		place := s.place(connection)
+		if place == nil {
 			// The plugin lets the job pass unchanged.
 			s.Refused.Add(1)
 			s.complain("too many connections: jobs pass unchanged")
@@ -112,8 +119,9 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 			continue
 		}
 		s.wait.Go(func() {
-			defer func() { <-s.slots }()
+			defer func() { <-place }()
 			defer connection.Close()
+			defer s.config.Heartbeat.Begin("an answer to slurmctld", answerLimit).End()
 			s.exchange(connection)
 		})
 	}
@@ -144,6 +152,25 @@ func (s *Server) exchange(connection *net.UnixConn) {
 		return
 	}
 	s.Answered.Add(1)
+}
+
+// place takes a place for a connection and returns what to give it back to, or nil. One is kept for this very process: a flood must not make the daemon
+// believe that it is stuck.
+func (s *Server) place(connection *net.UnixConn) chan struct{} {
+	select {
+	case s.slots <- struct{}{}:
+		return s.slots
+	default:
+	}
+	if who, err := peer.Of(connection); err != nil || int(who.Pid) != os.Getpid() {
+		return nil
+	}
+	select {
+	case s.own <- struct{}{}:
+		return s.own
+	default:
+		return nil
+	}
 }
 
 func (s *Server) allowed(uid uint32) bool {

@@ -6,6 +6,7 @@ package systemd
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -40,25 +41,36 @@ func Stopping() error {
 	return err
 }
 
-// Watch tells the watchdog that the daemon is alive, as often as it wants to know and only while alive returns nil.
-func Watch(ctx context.Context, alive func(context.Context) error) {
+// Watch tells the watchdog that the daemon is alive, as often as it wants to know and only while alive returns nil. Why it does not is said once.
+func Watch(ctx context.Context, alive func(context.Context) error, logger *slog.Logger) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || interval == 0 {
 		return
 	}
 	ticker := time.NewTicker(interval / 3)
 	defer ticker.Stop()
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 			check, cancel := context.WithTimeout(ctx, interval/3)
-			if alive(check) == nil {
+			err := alive(check)
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err == nil:
 				// Nothing can be done when systemd does not hear it; it will restart us.
 				_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
+				if failing {
+					logger.Info("the daemon goes on")
+				}
+			case !failing:
+				logger.Error("the daemon does not do its work: the watchdog is not told that it is alive, and will restart it", "error", err)
 			}
-			cancel()
+			failing = err != nil
 		}
 	}
 }
