@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/e2e/site"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 	"github.com/gresize/gresize/slurm/minicluster"
 )
 
@@ -31,15 +32,7 @@ func fourCards() minicluster.Options {
 // venvPath is the PATH of a user who has activated an environment with PyTorch; tools/setup makes it.
 func venvPath(t *testing.T) string {
 	t.Helper()
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	bin := filepath.Join(cache, "venv-torch-2.6.0", "bin")
-	if _, err := os.Stat(filepath.Join(bin, "python")); err != nil {
-		t.Fatalf("%v: run `make setup`", err)
-	}
-	return "PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin"
+	return "PATH=" + filepath.Join(torchtest.Environment(t, "2.6.0"), "bin") + ":/usr/local/bin:/usr/bin:/bin"
 }
 
 // submitExample runs sbatch on a script in the user's folder with the environment that a user would have.

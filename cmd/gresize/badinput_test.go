@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // toy trains a layer; its argument names a file that another stage left.
@@ -60,7 +62,7 @@ func missing(t *testing.T, text string) string {
 
 // TestBadInput: what stands between a program and the virtual GPU has a reason of its own, and is never called the command's failure.
 func TestBadInput(t *testing.T) {
-	real := python(t, "2.6.0")
+	real := torchtest.Python(t, "2.6.0")
 	train := script(t, toy)
 	nightly := os.Getenv("GRESIZE_NIGHTLY") == "1"
 	for _, c := range []struct {

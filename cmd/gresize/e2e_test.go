@@ -14,24 +14,11 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // These tests run the whole of `gresize estimate` on real PyTorch wheels. `make
 // test` prepares the virtual GPU in build/lib and the environments in GRESIZE_CACHE.
-
-// python returns the interpreter of a prepared environment.
-func python(t *testing.T, torch string) string {
-	t.Helper()
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	path := filepath.Join(cache, "venv-torch-"+torch, "bin/python")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: `make test` prepares it", err)
-	}
-	return path
-}
 
 type answer struct {
 	reading
@@ -96,7 +83,7 @@ func TestEstimateResnet50(t *testing.T) {
 			if err := os.WriteFile(checkpoint, []byte("the only one"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			a := estimated(t, dir, "--bundle", bundle, "--", python(t, torch), script(t, resnet))
+			a := estimated(t, dir, "--bundle", bundle, "--", torchtest.Python(t, torch), script(t, resnet))
 			if a.code != exitOK || a.Status != statusFits || len(a.Ranks) != 1 || a.Steps < 4 {
 				t.Fatalf("%+v", a)
 			}
@@ -167,7 +154,7 @@ func checkBundleEvents(t *testing.T, bundle string, r estimator.Rank) {
 }
 
 func TestEstimateDoesNotFit(t *testing.T) {
-	a := estimated(t, t.TempDir(), "--gpu", "1g.5gb", "--", python(t, "2.6.0"), script(t, resnet))
+	a := estimated(t, t.TempDir(), "--gpu", "1g.5gb", "--", torchtest.Python(t, "2.6.0"), script(t, resnet))
 	if a.code != exitDoesNotFit || a.Status != statusDoesNotFit || a.Fits || !a.has("out_of_memory") {
 		t.Errorf("%+v", a)
 	}
@@ -184,7 +171,7 @@ func TestEstimateBadScripts(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(fake, "torch/__init__.py"), []byte(cpuOnly), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	real := python(t, "2.6.0")
+	real := torchtest.Python(t, "2.6.0")
 	cases := []struct {
 		name    string
 		command []string
@@ -240,7 +227,7 @@ func TestFitAndWhatIf(t *testing.T) {
 	train := script(t, mlp)
 	var stdout, stderr bytes.Buffer
 	// 64 MiB of input and as much of output each, of 11.76 GiB less the context: 64 fit, 96 do not.
-	code := run(t.Context(), []string{"fit", "--json", "--gpu", "rtx3060", "--from", "64", "--step", "32", "--", python(t, "2.6.0"), train, "--batch-size", "{}"}, &stdout, &stderr)
+	code := run(t.Context(), []string{"fit", "--json", "--gpu", "rtx3060", "--from", "64", "--step", "32", "--", torchtest.Python(t, "2.6.0"), train, "--batch-size", "{}"}, &stdout, &stderr)
 	var f fitResult
 	if err := json.Unmarshal(stdout.Bytes(), &f); err != nil {
 		t.Fatalf("%d %v %s%s", code, err, stdout.String(), stderr.String())
@@ -252,7 +239,7 @@ func TestFitAndWhatIf(t *testing.T) {
 		t.Errorf("%d %s", code, stdout.String())
 	}
 	stdout.Reset()
-	code = run(t.Context(), []string{"estimate", "--json", "--gpu", "t4", "--what-if", "gpu=rtx4060,batch=8,conf=expandable_segments:True", "--", python(t, "2.6.0"), train, "--batch-size", "4"}, &stdout, &stderr)
+	code = run(t.Context(), []string{"estimate", "--json", "--gpu", "t4", "--what-if", "gpu=rtx4060,batch=8,conf=expandable_segments:True", "--", torchtest.Python(t, "2.6.0"), train, "--batch-size", "4"}, &stdout, &stderr)
 	var table whatIfTable
 	if err := json.Unmarshal(stdout.Bytes(), &table); err != nil {
 		t.Fatalf("%d %v %s%s", code, err, stdout.String(), stderr.String())
@@ -275,7 +262,7 @@ func TestTheProgramItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), program, "estimate", "--gpu", "rtx3060", "--", python(t, "2.6.0"), script(t, resnet)).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), program, "estimate", "--gpu", "rtx3060", "--", torchtest.Python(t, "2.6.0"), script(t, resnet)).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(out), "fits: NVIDIA GeForce RTX 3060 (11.76 GiB)\n") || !strings.Contains(string(out), "  confidence ") {
 		t.Errorf("%v\n%s", err, out)
 	}

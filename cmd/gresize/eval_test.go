@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/eval"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 const smallTable = "../../testdata/workloads/small.csv"
@@ -25,7 +26,7 @@ func TestEvalSmall(t *testing.T) {
 	t.Setenv("OMP_NUM_THREADS", "1")
 	answers := filepath.Join(t.TempDir(), "answers.csv")
 	plot := filepath.Join(t.TempDir(), "plot.svg")
-	args := []string{"eval", smallTable, "-o", answers, "--python", python(t, "2.6.0"), "--plot", plot}
+	args := []string{"eval", smallTable, "-o", answers, "--python", torchtest.Python(t, "2.6.0"), "--plot", plot}
 	rows, asked := 5, []string{bundled.Default}
 	if os.Getenv("GRESIZE_NIGHTLY") == "1" {
 		rows, asked = 15, bundled.Names()

@@ -8,6 +8,7 @@ import (
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // TestEstimateByXMem runs a script that asks for a GPU on the CPU, and asks about the bundle of the run once more.
@@ -18,7 +19,7 @@ func TestEstimateByXMem(t *testing.T) {
 	}
 	dir := t.TempDir()
 	bundle := filepath.Join(dir, "run.bundle")
-	a := estimated(t, dir, "--estimator", "xmem", "--gpu", "rtx3060", "--bundle", bundle, "--", python(t, "2.6.0"), script)
+	a := estimated(t, dir, "--estimator", "xmem", "--gpu", "rtx3060", "--bundle", bundle, "--", torchtest.Python(t, "2.6.0"), script)
 	if a.Estimator != "xmem" || a.Confidence != estimator.High || a.Steps != 3 || a.code != exitOK || !a.has("kernels_of_cpu") {
 		t.Fatalf("%+v", a)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // doorAnswers is what testdata/doors.py learnt of one machine.
@@ -71,7 +72,7 @@ func TestEveryDoorGivesTheSameAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), python(t, "2.6.0"), append([]string{"testdata/doors.py"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), torchtest.Python(t, "2.6.0"), append([]string{"testdata/doors.py"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

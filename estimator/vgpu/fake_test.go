@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator/faketensor"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // faked runs a case of testdata/fake.py with tensors that have no content.
 func faked(t *testing.T, release, name string, more ...string) *faketensor.Report {
 	t.Helper()
 	dir := t.TempDir()
-	o := runInterpreter(t, python(t, release), 1, []string{"testdata/fake.py", name}, append(more, "GRESIZE_PROBE_MODE=fake", "GRESIZE_VGPU_REPORT_DIR="+dir)...)
+	o := runInterpreter(t, torchtest.Python(t, release), 1, []string{"testdata/fake.py", name}, append(more, "GRESIZE_PROBE_MODE=fake", "GRESIZE_VGPU_REPORT_DIR="+dir)...)
 	run, err := faketensor.ReadRun(dir)
 	if err != nil || len(run.Reports) != 1 {
 		t.Fatalf("%v, %+v\n%s", err, run, o.output)

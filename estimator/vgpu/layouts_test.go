@@ -12,6 +12,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // dummySource is a library that ends the process that loads it.
@@ -119,7 +120,7 @@ func TestLayouts(t *testing.T) {
 		return
 	}
 	for _, release := range everyDayReleases {
-		venv := python(t, release)
+		venv := torchtest.Python(t, release)
 		found, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(venv)), "lib/python3.*/site-packages"))
 		if err != nil || len(found) != 1 {
 			t.Fatalf("%v, %v", found, err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/vgpu/manifest"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // The releases that the workloads of torch_test.go run on. Every change is tried on two; `make nightly` tries nightlyReleases, and
@@ -169,7 +170,7 @@ func TestAReleaseWithoutAManifest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command(python(t, release), "testdata/train.py", "mlp")
+		cmd := exec.Command(torchtest.Python(t, release), "testdata/train.py", "mlp")
 		cmd.Env = append(os.Environ(), env...)
 		out, _ := cmd.CombinedOutput()
 		reports, err := ReadReports(dir)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // operators runs cases of testdata/operators.py on a card and returns what each took at its peak, and what the process reported.
@@ -36,7 +37,7 @@ func operators(t *testing.T, release, card string, env []string, cases ...string
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python(t, release), append([]string{"testdata/operators.py"}, cases...)...)
+	cmd := exec.CommandContext(ctx, torchtest.Python(t, release), append([]string{"testdata/operators.py"}, cases...)...)
 	cmd.Env = append(append(os.Environ(), base...), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

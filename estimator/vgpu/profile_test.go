@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // profiled runs a script in the mode "profile" and returns its report and the text of its trace.
@@ -26,7 +27,7 @@ func profiled(t *testing.T, release string, args []string, more ...string) (repo
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python(t, release), args...)
+	cmd := exec.CommandContext(ctx, torchtest.Python(t, release), args...)
 	cmd.Env = append(append(os.Environ(), env...), append(more, "OMP_NUM_THREADS=1")...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

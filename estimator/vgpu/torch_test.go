@@ -13,22 +13,10 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 const mib = int64(1) << 20
-
-func python(t *testing.T, release string) string {
-	t.Helper()
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	path := filepath.Join(cache, "venv-torch-"+release, "bin", "python")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: `make test` prepares it", err)
-	}
-	return path
-}
 
 type outcome struct {
 	output  string
@@ -47,7 +35,7 @@ func train(t *testing.T, release, name string, more ...string) outcome {
 func runPython(t *testing.T, release string, devices int, args []string, more ...string) outcome {
 	t.Helper()
 	begin := time.Now()
-	o := runInterpreter(t, python(t, release), devices, args, more...)
+	o := runInterpreter(t, torchtest.Python(t, release), devices, args, more...)
 	matrix.note(t, release, args[len(args)-1], &o, time.Since(begin))
 	return o
 }

@@ -12,16 +12,13 @@ import (
 
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // TestDifferential drives random programs through the real allocator of every installed PyTorch, on the virtual GPU, and replays what it did.
 // GRESIZE_DIFFERENTIAL_EVENTS sets how many events per release; `make nightly` asks for 10^7.
 func TestDifferential(t *testing.T) {
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	venvs, err := filepath.Glob(filepath.Join(cache, "venv-torch-*/bin/python"))
+	venvs, err := filepath.Glob(filepath.Join(torchtest.Cache(), "venv-torch-*/bin/python"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +27,7 @@ func TestDifferential(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(lib, "vgpu/gresize-audit.so")); err != nil || len(venvs) == 0 {
-		t.Logf("%d PyTorch releases in %s, virtual GPU in %s: %v (make setup build prepares both); only recorded traces are compared", len(venvs), cache, lib, err)
+		t.Logf("%d PyTorch releases in %s, virtual GPU in %s: %v (make setup build prepares both); only recorded traces are compared", len(venvs), torchtest.Cache(), lib, err)
 		return
 	}
 	want, first := 10_000, 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 func readOracle(t testing.TB, path string) *Program {
@@ -28,16 +29,12 @@ func readOracle(t testing.TB, path string) *Program {
 
 // TestExportIsReadByMemoryViz runs PyTorch's own reader on exports, once per PyTorch that `make test` prepared.
 func TestExportIsReadByMemoryViz(t *testing.T) {
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	readers, err := filepath.Glob(filepath.Join(cache, "venv-torch-*/lib/python3*/site-packages/torch/cuda/_memory_viz.py"))
+	readers, err := filepath.Glob(filepath.Join(torchtest.Cache(), "venv-torch-*/lib/python3*/site-packages/torch/cuda/_memory_viz.py"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(readers) == 0 {
-		t.Logf("no PyTorch in %s: the export is only read back by ourselves", cache)
+		t.Logf("no PyTorch in %s: the export is only read back by ourselves", torchtest.Cache())
 	}
 	for _, name := range []string{"default_02", "expandable_3streams_00", "recordstream_01"} {
 		s, _, err := readOracle(t, "testdata/"+name+".txt.gz").Snapshot(RunOptions{})

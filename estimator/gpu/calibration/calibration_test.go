@@ -12,22 +12,10 @@ import (
 
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/gpu/capture"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 const mibBytes = int64(1) << 20
-
-func torch(t *testing.T) string {
-	t.Helper()
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	path := filepath.Join(cache, "venv-torch-2.6.0", "bin", "python")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: `make test` prepares it", err)
-	}
-	return path
-}
 
 // TestVirtualAgainstItself records workloads on the virtual GPU and compares the record with the virtual GPU: the error is zero, whatever was set.
 func TestVirtualAgainstItself(t *testing.T) {
@@ -39,7 +27,7 @@ func TestVirtualAgainstItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := Virtual{Python: torch(t), LibDir: lib, Profile: p, Limit: time.Minute}
+	v := Virtual{Python: torchtest.Python(t, "2.6.0"), LibDir: lib, Profile: p, Limit: time.Minute}
 	if err := v.Open(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +69,11 @@ func TestVirtualAgainstItself(t *testing.T) {
 	if rows[0].MaxReservedBytes < 100*mibBytes || rows[0].MaxReservedBytes == rows[1].MaxReservedBytes || !strings.Contains(rows[2].Error, "no_such_workload") {
 		t.Errorf("%+v", rows)
 	}
-	if _, err := capture.Check(t.Context(), capture.Options{Python: torch(t)}); err == nil {
+	if _, err := capture.Check(t.Context(), capture.Options{Python: torchtest.Python(t, "2.6.0")}); err == nil {
 		t.Error("a GPU is here: run gresize calibrate")
 	}
 	var none *capture.NoGPUError
-	if err := Measure(t.Context(), torch(t), t.TempDir(), time.Second, &lines); !errors.As(err, &none) {
+	if err := Measure(t.Context(), torchtest.Python(t, "2.6.0"), t.TempDir(), time.Second, &lines); !errors.As(err, &none) {
 		t.Errorf("measured without a GPU: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 const mib = int64(1) << 20
@@ -144,19 +145,6 @@ func FuzzProfile(f *testing.F) {
 	})
 }
 
-func torch(t *testing.T) string {
-	t.Helper()
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	path := filepath.Join(cache, "venv-torch-2.6.0", "bin", "python")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: `make test` prepares it", err)
-	}
-	return path
-}
-
 // TestNoGPUIsSaid: each way of having none has words of its own.
 func TestNoGPUIsSaid(t *testing.T) {
 	python3, err := exec.LookPath("python3")
@@ -167,7 +155,7 @@ func TestNoGPUIsSaid(t *testing.T) {
 		{"/no/such/python", "no such file"},
 		{"/bin/true", "no answer"},
 		{python3, "cannot use PyTorch (import torch: No module named"},
-		{torch(t), "cannot use PyTorch (import torch: libcublas"}, // without NVIDIA's libraries
+		{torchtest.Python(t, "2.6.0"), "cannot use PyTorch (import torch: libcublas"}, // without NVIDIA's libraries
 	} {
 		_, err := Run(t.Context(), Options{Python: c.python, Seconds: 5, Env: []string{"PATH=" + os.Getenv("PATH")}})
 		if err == nil || !strings.Contains(err.Error(), c.says) {
@@ -198,7 +186,7 @@ func TestCaptureOfTheVirtualGPU(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Python: torch(t), Seconds: 100, Sections: []string{"device", "context", "first_use"}, Env: append(os.Environ(), env...)}
+	o := Options{Python: torchtest.Python(t, "2.6.0"), Seconds: 100, Sections: []string{"device", "context", "first_use"}, Env: append(os.Environ(), env...)}
 	var none *NoGPUError
 	if _, err := Run(t.Context(), o); !errors.As(err, &none) || !strings.Contains(err.Error(), "virtual") {
 		t.Fatalf("the virtual GPU passes for a real one: %v", err)

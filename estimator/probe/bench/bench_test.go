@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 const (
@@ -47,15 +49,11 @@ for step in range(1000):
 type tools struct{ python, gresize, build string }
 
 func find(b *testing.B, torch string) tools {
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
 	build, err := filepath.Abs("../../../build")
 	if err != nil {
 		b.Fatal(err)
 	}
-	t := tools{python: filepath.Join(cache, "venv-torch-"+torch, "bin/python"), gresize: filepath.Join(build, "bin/gresize"), build: build}
+	t := tools{python: torchtest.Python(b, torch), gresize: filepath.Join(build, "bin/gresize"), build: build}
 	for _, file := range []string{t.python, t.gresize} {
 		if _, err := os.Stat(file); err != nil {
 			b.Fatalf("%v: `make bench` prepares it", err)

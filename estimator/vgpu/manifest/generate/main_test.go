@@ -8,14 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gresize/gresize/estimator/vgpu/manifest"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // The manifests in the tree are what this program reads from the very wheels that the tests run on.
 func TestReadsWhatIsInTheTree(t *testing.T) {
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
 	all, err := manifest.All()
 	if err != nil {
 		t.Fatal(err)
@@ -25,9 +22,9 @@ func TestReadsWhatIsInTheTree(t *testing.T) {
 		releases = append(releases, "2.1.2", "2.3.1", "2.9.1", "2.15.0")
 	}
 	for _, release := range releases {
-		sites, err := filepath.Glob(filepath.Join(cache, "venv-torch-"+release, "lib/python3*/site-packages"))
+		sites, err := filepath.Glob(filepath.Join(torchtest.Cache(), "venv-torch-"+release, "lib/python3*/site-packages"))
 		if err != nil || len(sites) != 1 {
-			t.Fatalf("PyTorch %s is not in %s (`make setup` puts it there): %v", release, cache, err)
+			t.Fatalf("PyTorch %s is not in %s (`make setup` puts it there): %v", release, torchtest.Cache(), err)
 		}
 		got, err := read(sites[0])
 		if err != nil {
