@@ -36,11 +36,21 @@ type Sampler struct {
 	notified     int64
 	lastSum      int64 // plain sum at the last proportional reading
 	lastPortions int64
+	nameless     nameless
 }
 
 // Start begins to measure. notify, when given, is told each time the peak has grown by stepBytes.
 func Start(list Lister, stepBytes int64, notify func(peakBytes int64)) *Sampler {
-	s := &Sampler{list: list, step: stepBytes, notify: notify, stop: make(chan struct{})}
+	return start(&Sampler{list: list, step: stepBytes, notify: notify})
+}
+
+// StartInside is Start for the first process of a process and an IPC namespace: all that it can see is measured.
+func StartInside(list Lister, stepBytes int64, notify func(peakBytes int64)) *Sampler {
+	return start(&Sampler{list: list, step: stepBytes, notify: notify, nameless: nameless{segments: true}})
+}
+
+func start(s *Sampler) *Sampler {
+	s.stop = make(chan struct{})
 	s.done.Add(1)
 	go s.run()
 	return s
@@ -86,8 +96,9 @@ func (s *Sampler) sample() {
 		}
 	}
 	// Between two readings the growth is taken as memory of its own.
-	now := s.lastPortions + max(0, sum-s.lastSum)
-	if s.lastPortions > 0 && now > s.peak {
+	held := s.nameless.sample(pids)
+	now := s.lastPortions + max(0, sum-s.lastSum) + held
+	if s.lastPortions+held > 0 && now > s.peak {
 		s.peak = now
 	}
 	if s.notify != nil && s.peak >= s.notified+s.step {
@@ -120,15 +131,8 @@ func proportional(pid int) int64 {
 	if err != nil {
 		return resident(pid)
 	}
-	for line := range bytes.Lines(data) {
-		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
-			fields := bytes.Fields(rest)
-			if len(fields) == 2 {
-				if kib, err := strconv.ParseInt(string(fields[0]), 10, 64); err == nil {
-					return kib << 10
-				}
-			}
-		}
+	if share := field(data, "Pss:"); share > 0 {
+		return share
 	}
 	return resident(pid)
 }

@@ -62,7 +62,7 @@ func initMain() int {
 		_ = send(message{Kind: "exit", Code: code}, nil)
 		return code
 	}
-	sampler := hostmem.Start(watched(cfg.Policy.Processes), memoryStep, func(bytes int64) {
+	sampler := hostmem.StartInside(watched(cfg.Policy.Processes), memoryStep, func(bytes int64) {
 		_ = send(message{Kind: "memory", Bytes: bytes}, nil)
 		if bytes > cfg.Policy.HostMemoryBytes {
 			endAt(BoundHostMemory, fmt.Sprintf("%d MiB of host memory were held, at most %d are allowed", bytes>>20, cfg.Policy.HostMemoryBytes>>20))

@@ -53,6 +53,8 @@ type builder struct {
 	notes    []string
 	// uncovered counts the places for which there was no overlay left.
 	uncovered int
+	// endpoints counts the sockets and pipes that were covered, see endpoints.go.
+	endpoints int
 }
 
 // errOverlays: each mount point beside a directory makes an overlay of the directory's neighbours necessary, and their number is bounded.
@@ -422,6 +424,7 @@ func (b *builder) readOnly(src, dst string, cause error) {
 	}
 	if cause != nil {
 		b.note("%s is read-only: %v", src, cause)
+		b.coverEndpoints(src, dst)
 	}
 }
 
@@ -451,7 +454,7 @@ func bindReadOnly(src, dst string) error {
 	if err := unix.Mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 	err := unix.MountSetattr(unix.AT_FDCWD, dst, unix.AT_RECURSIVE, &attr)
 	if err != nil {
 		_ = unix.Unmount(dst, unix.MNT_DETACH) // rather nothing than something that can be written to

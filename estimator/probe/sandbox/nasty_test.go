@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"net"
@@ -135,15 +136,17 @@ except OSError: print("refused")'; env | grep -E '^(WANDB_MODE|HF_HUB_OFFLINE)' 
 	{name: "a full report directory", script: `dd if=/dev/zero of=` + ReportDir + `/x bs=1M count=100 2>&1; echo tried`, want: []string{"No space left", "tried"}},
 }
 
+func allNasty() []nastyScript { return slices.Concat(nastyScripts, nastyPlaces) }
+
 // nastyWorld is what the scripts attack; it is handed to the test that runs as the job's owner.
 type nastyWorld struct {
-	Root, Home string
-	Env        []string
+	Root, Home, Bare string
+	Env              []string
 }
 
 func TestNastyScripts(t *testing.T) {
-	if len(nastyScripts) < 40 {
-		t.Fatalf("only %d scripts", len(nastyScripts))
+	if n := len(allNasty()); n < 70 {
+		t.Fatalf("only %d scripts", n)
 	}
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid == 0 {
@@ -172,7 +175,7 @@ func TestNastyScripts(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(filepath.Join(root, "scratch"), unix.MNT_DETACH) })
 	}
-	world := nastyWorld{Root: root, Home: home, Env: append(programs, "HOME="+home, "TMPDIR="+filepath.Join(root, "tmp"), "PATH="+os.Getenv("PATH"))}
+	world := nastyWorld{Root: root, Home: home, Bare: makeBare(t, root, uid, gid), Env: append(programs, "HOME="+home, "TMPDIR="+filepath.Join(root, "tmp"), "PATH="+os.Getenv("PATH"))}
 	outside := watchOutside(t, root, &world, uid, gid)
 	before := outside.look(t)
 	asOwner(t, root, world, uid, gid)
@@ -183,7 +186,7 @@ func TestNastyScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range nastyScripts {
+	for _, s := range allNasty() {
 		if !bytes.Contains(page, []byte("| "+s.name+" |")) {
 			t.Errorf("docs/sandbox.md has no row of %q", s.name)
 		}
@@ -241,7 +244,7 @@ int main(void) { if (socket(AF_VSOCK, SOCK_STREAM, 0) >= 0) { puts("vsock: made"
 // outsideWatch looks at what is not in the home: services, a neighbour, what the kernel keeps.
 type outsideWatch struct {
 	uid       int
-	fifo      *os.File
+	fifos     []*os.File
 	neighbour *exec.Cmd
 	reached   chan string
 }
@@ -259,20 +262,16 @@ func watchOutside(t *testing.T, root string, world *nastyWorld, uid, gid int) *o
 		if tcp, ok := l.Addr().(*net.TCPAddr); ok {
 			world.Env = append(world.Env, "PORT="+strconv.Itoa(tcp.Port))
 		}
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				w.reached <- c.LocalAddr().String()
-				c.Close()
-			}
-		}()
+		go w.accept(l)
 	}
 	if err := os.Chmod(filepath.Join(root, "socket"), 0o777); err != nil {
 		t.Fatal(err)
 	}
+	onTmpfs := filepath.Join(root, "scratch/socket")
+	for _, path := range []string{onTmpfs, world.Bare + "/socket", world.Bare + "/deep/er/socket", world.Bare + "/later/socket"} {
+		w.listenIn(t, path)
+	}
+	world.Env = append(world.Env, "BARE="+world.Bare, "ON_TMPFS="+onTmpfs, "SSH_AUTH_SOCK="+onTmpfs, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(root, "socket"), "DOCKER_HOST=unix://"+world.Bare+"/socket")
 	w.neighbour = exec.Command("sleep", "600")
 	w.neighbour.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() == 0 {
@@ -282,12 +281,14 @@ func watchOutside(t *testing.T, root string, world *nastyWorld, uid, gid int) *o
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.neighbour.Process.Kill(); _ = w.neighbour.Wait() })
-	fifo, err := os.OpenFile(filepath.Join(world.Home, "fifo"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
+	for _, path := range []string{world.Home + "/fifo", world.Bare + "/fifo", world.Bare + "/deep/er/fifo"} {
+		fifo, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { fifo.Close() })
+		w.fifos = append(w.fifos, fifo)
 	}
-	t.Cleanup(func() { fifo.Close() })
-	w.fifo = fifo
 	world.Env = append(world.Env, "NEIGHBOUR="+strconv.Itoa(w.neighbour.Process.Pid), "SOCKET="+filepath.Join(root, "socket"), "ABSTRACT="+abstract)
 	return w
 }
@@ -316,9 +317,11 @@ func (w *outsideWatch) look(t *testing.T) map[string]string {
 	} else {
 		seen["the neighbour is stopped or dead"] = strconv.FormatBool(bytes.ContainsAny(stat[bytes.LastIndexByte(stat, ')')+2:][:1], "tTZX"))
 	}
-	buffer := make([]byte, 16)
-	n, _ := syscall.Read(int(w.fifo.Fd()), buffer)
-	seen["fifo"] = string(buffer[:max(n, 0)])
+	for _, fifo := range w.fifos {
+		buffer := make([]byte, 16)
+		n, _ := syscall.Read(int(fifo.Fd()), buffer)
+		seen[fifo.Name()] = string(buffer[:max(n, 0)])
+	}
 	if os.Getuid() == 0 {
 		seen["processes of the owner"] = strconv.Itoa(len(processesOf(t, w.uid)))
 	}
@@ -361,7 +364,11 @@ func asOwner(t *testing.T, root string, world nastyWorld, uid, gid int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestNastyAsOwner$", "-test.v")
+	pattern := "^TestNastyAsOwner$"
+	if _, one, some := strings.Cut(flag.Lookup("test.run").Value.String(), "/"); some {
+		pattern += "/" + one
+	}
+	cmd := exec.CommandContext(t.Context(), program, "-test.run="+pattern, "-test.v")
 	cmd.Dir = world.Home
 	cmd.Env = append(slices.Clone(world.Env), "GRESIZE_TEST_WORLD="+string(text))
 	if os.Getuid() == 0 {
@@ -394,7 +401,7 @@ func TestNastyAsOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := everything(t, world)
-	for _, s := range nastyScripts {
+	for _, s := range allNasty() {
 		t.Run(s.name, func(t *testing.T) {
 			patience := 20 * time.Second
 			if s.cancel {
@@ -430,6 +437,15 @@ func TestNastyAsOwner(t *testing.T) {
 	}
 }
 
+// unleased opens a file for writing, which a lease of somebody would not let through at once.
+func unleased(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
 // everything is every byte, mode, owner, time and attribute below the world's root, and whether its lock is free.
 func everything(t *testing.T, world nastyWorld) map[string]string {
 	t.Helper()
@@ -443,13 +459,18 @@ func everything(t *testing.T, world nastyWorld) map[string]string {
 		n, _ := unix.Llistxattr(path, names)
 		tree[path] += fmt.Sprint(st.Uid, st.Gid, st.Nlink, names[:max(n, 0)])
 	}
-	lock, err := os.OpenFile(filepath.Join(world.Home, "lock"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
+	for _, path := range []string{world.Home + "/lock", world.Bare + "/lock"} {
+		lock, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lock.Close()
+		if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+			t.Errorf("the lock %s is held: %v", path, err)
+		}
 	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		t.Errorf("the lock is held: %v", err)
+	if err := unleased(world.Home + "/best.pt"); err != nil {
+		t.Errorf("a lease is held: %v", err)
 	}
 	// The mount points of the sandboxes are made there, and taken away.
 	maps.DeleteFunc(tree, func(path, _ string) bool { return path == os.TempDir() || path == filepath.Dir(os.TempDir()) })
