@@ -23,6 +23,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/e2e/check"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/minicluster"
 	"github.com/gresize/gresize/slurm/wire"
 )
 
@@ -56,7 +57,12 @@ type chaos struct {
 	notify              *net.UnixConn
 	lines               bytes.Buffer
 	stopping            bool
+	hold                time.Duration
 	began               time.Time
+	// real is the Slurm that takes the place of the played one, whose probes are still played; the daemon then runs as its SlurmUser.
+	real *minicluster.Cluster
+	// as is that user.
+	as *syscall.Credential
 	// env are further NAME=value entries of the daemon.
 	env []string
 	// ready is how long the daemon took to say that it is, the last time; pinged is when it last told the watchdog that it is alive.
@@ -110,7 +116,7 @@ func torment(t *testing.T, mode string, seed uint64, length time.Duration) {
 
 	_, err = out.Seek(0, io.SeekStart)
 	must(t, err)
-	summary, broken, err := check.History(out)
+	summary, broken, err := check.History(out, check.Played)
 	must(t, err)
 	t.Logf("%+v", summary)
 	for _, b := range broken {
@@ -133,6 +139,12 @@ func torment(t *testing.T, mode string, seed uint64, length time.Duration) {
 
 func newChaos(t *testing.T, h *history, mode string, seed uint64) *chaos {
 	t.Helper()
+	return newChaosWith(t, h, mode, seed, nil)
+}
+
+// newChaosWith is newChaos with a real Slurm when start is given: it gets the path of the submit socket.
+func newChaosWith(t *testing.T, h *history, mode string, seed uint64, start func(c *chaos) *minicluster.Cluster) *chaos {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "gresize-chaos-")
 	must(t, err)
 	must(t, buildChaos(dir))
@@ -140,8 +152,17 @@ func newChaos(t *testing.T, h *history, mode string, seed uint64) *chaos {
 	state := filepath.Join(dir, "state")
 	must(t, os.Mkdir(state, 0o700))
 	// A disk of its own, so that it can be full.
-	if err := unix.Mount("chaos", state, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", diskBytes)); err != nil {
+	size := diskBytes
+	if start != nil || h.out == io.Discard {
+		size *= 16 // ten thousand jobs
+	}
+	if err := unix.Mount("chaos", state, "tmpfs", 0, fmt.Sprintf("size=%d,mode=700", size)); err != nil {
 		t.Fatalf("a disk that can be full: %v (TestChaos needs root, as the other tests of this folder do)", err)
+	}
+	c.hold = chaosHold
+	if start != nil {
+		c.real = start(c)
+		c.runAsSlurm(state)
 	}
 	c.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
 	must(t, err)
@@ -152,6 +173,12 @@ func newChaos(t *testing.T, h *history, mode string, seed uint64) *chaos {
 	address := probes.Addr().String()
 	must(t, probes.Close())
 	c.configure(address)
+	if c.as != nil {
+		for _, name := range []string{"notify", "launch"} {
+			must(t, os.Chmod(filepath.Join(dir, name), 0o777))
+		}
+		must(t, os.Chmod(c.config, 0o644))
+	}
 	t.Cleanup(func() {
 		c.kill()
 		close(c.cluster.stop)
@@ -167,10 +194,14 @@ func newChaos(t *testing.T, h *history, mode string, seed uint64) *chaos {
 // configure writes gresize.toml.
 func (c *chaos) configure(address string) {
 	c.t.Helper()
-	text := fmt.Sprintf("version = 1\nmode = %q\ncache = \"off\"\n[socket]\npath = %q\nallow_users = [\"0\"]\n[log]\npath = %q\nspool = %q\n[slurm]\nscontrol = %q\ntimeout = \"2s\"\n"+
+	slurm := "timeout = \"2s\"\n"
+	if c.real != nil {
+		slurm = fmt.Sprintf("conf = %q\n", c.real.Conf())
+	}
+	text := fmt.Sprintf("version = 1\nmode = %q\ncache = \"off\"\n[socket]\npath = %q\nallow_users = [\"0\"]\n[log]\npath = %q\nspool = %q\n[slurm]\nscontrol = %q\n"+slurm+
 		"[probe]\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = \"5s\"\nmax_running = 16\n[actuals]\nunmunge = \"/bin/false\"\n"+
 		"[gpu.gpu80g]\nprofile = \"a100-80\"\n[gpu.gpu12g]\nprofile = \"rtx3060\"\n[[target]]\nfits = \"12GiB\"\nconstraint = \"gpu12g\"\n[[target]]\nfits = \"80GiB\"\nconstraint = \"gpu80g\"\n",
-		c.mode, c.socket, filepath.Join(c.dir, "state", "log.db"), filepath.Join(c.dir, "state", "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), chaosHold)
+		c.mode, c.socket, filepath.Join(c.dir, "state", "log.db"), filepath.Join(c.dir, "state", "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), c.hold)
 	must(c.t, os.WriteFile(c.config, []byte(text), 0o600))
 }
 
@@ -189,6 +220,9 @@ func (c *chaos) start() {
 	cmd := exec.Command(filepath.Join(c.dir, "gresized"), "-config", c.config)
 	cmd.Env = append(append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(c.dir, "notify")), c.env...)
 	cmd.Stdout, cmd.Stderr = c, c
+	if c.as != nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: c.as}
+	}
 	c.mu.Lock()
 	c.began = time.Now()
 	c.mu.Unlock()
@@ -433,8 +467,8 @@ func (c *chaos) answering() {
 	})
 }
 
-// submit is what sbatch, slurmctld and the plugin do: whatever fails, the job is queued as it is.
-func (c *chaos) submit(random *rand.Rand, calm bool) {
+// submit is what sbatch, slurmctld and the plugin do: whatever fails, the job is queued as it is. It returns how long the answer took.
+func (c *chaos) submit(random *rand.Rand, calm bool) time.Duration {
 	uid := uint32(1001 + random.IntN(3))
 	request := &wire.Request{SlurmVersion: 0x160508, UserID: uid, SubmitUID: uid, GroupID: 100, Name: "train", WorkDir: "/w", TresPerNode: "gres:gpu:1", Features: "gpu80g",
 		Argv: []string{"/w/job.sh"}, ArgvTotal: 1, Environment: []string{"A=1"}, EnvironmentTotal: 1}
@@ -442,7 +476,8 @@ func (c *chaos) submit(random *rand.Rand, calm bool) {
 	request.ScriptTotal = uint64(len(request.Script))
 	began := time.Now()
 	reply := c.ask(request)
-	l := check.Line{Kind: "submit", At: began.UnixMilli(), UID: uid, Asked: request.Features, TookMillis: time.Since(began).Milliseconds(), Calm: calm && c.mode == "enforce"}
+	took := time.Since(began)
+	l := check.Line{Kind: "submit", At: began.UnixMilli(), UID: uid, Asked: request.Features, TookMillis: took.Milliseconds(), Calm: calm && c.mode == "enforce"}
 	j := &playedJob{uid: uid, name: request.Name, features: request.Features, eligible: time.Now(), runFor: runsFor}
 	if reply != nil && reply.Verdict == wire.VerdictHold {
 		l.Token, l.HoldMillis = reply.Token, int64(reply.HoldSeconds)*1000
@@ -455,6 +490,7 @@ func (c *chaos) submit(random *rand.Rand, calm bool) {
 		wait := time.Duration(random.IntN(3000)) * time.Millisecond
 		c.cluster.wait.Go(func() { time.Sleep(wait); c.cluster.owner(id, act) })
 	}
+	return took
 }
 
 func (c *chaos) ask(request *wire.Request) *wire.Reply {

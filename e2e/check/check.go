@@ -11,9 +11,20 @@ import (
 	"strings"
 )
 
+// Limits are the times that depend on who started the jobs.
+type Limits struct {
+	// StartMillis is how long after the end of its hold a job may start.
+	StartMillis int64
+}
+
+// Played is for a player of slurmctld, which starts jobs in turns; Real is for slurmctld, of which P6 promises a minute.
+var (
+	Played = Limits{StartMillis: 1500}
+	Real   = Limits{StartMillis: 60_000}
+)
+
 // Times that a judgement allows.
 const (
-	startSlackMillis = 1500  // the player of slurmctld starts jobs in turns
 	clockSlackMillis = 2     // rows and the history are cut to milliseconds
 	lossMillis       = 3000  // a hold without a row has a fault this near: what was answered and not written yet
 	exitMillis       = 5000  // SIGTERM to exit
@@ -33,7 +44,7 @@ type job struct {
 }
 
 // History reads lines and returns every broken promise in words.
-func History(r io.Reader) (Summary, []string, error) {
+func History(r io.Reader, limits Limits) (Summary, []string, error) {
 	var s Summary
 	var broken []string
 	jobs, rows, faults := map[uint32]*job{}, map[string]*Line{}, []int64{}
@@ -99,7 +110,7 @@ func History(r io.Reader) (Summary, []string, error) {
 				complain(l.At, "job %d started twice", l.Job)
 			}
 			j.started = l.At
-			if late := l.At - j.submit.At - j.submit.HoldMillis; late > startSlackMillis {
+			if late := l.At - j.submit.At - j.submit.HoldMillis; late > limits.StartMillis {
 				complain(l.At, "job %d started %d ms after its hold", l.Job, late)
 			}
 		case "fault":

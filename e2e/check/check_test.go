@@ -76,7 +76,7 @@ func TestEveryBrokenPromiseIsSeen(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, broken, err := History(strings.NewReader(text.String()))
+		_, broken, err := History(strings.NewReader(text.String()), Played)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestEveryBrokenPromiseIsSeen(t *testing.T) {
 			t.Errorf("want %q, got %q", c.says, found)
 		}
 	}
-	if _, _, err := History(strings.NewReader(`{"kind":"surprise"}`)); err == nil {
+	if _, _, err := History(strings.NewReader(`{"kind":"surprise"}`), Played); err == nil {
 		t.Error("a line of an unknown kind was passed over")
 	}
 }

@@ -2,6 +2,7 @@ package minicluster
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -69,7 +70,14 @@ func checkNodes(nodes []Node) error {
 // slurmConf is the text of slurm.conf. Nothing in it needs systemd, cgroups or an address beside loopback.
 func (c *Cluster) slurmConf() string {
 	var b strings.Builder
-	set := func(key, value string) { fmt.Fprintf(&b, "%s=%s\n", key, value) }
+	set := func(key, value string) {
+		if _, other := c.opts.Settings[key]; !other {
+			fmt.Fprintf(&b, "%s=%s\n", key, value)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.opts.Settings)) {
+		fmt.Fprintf(&b, "%s=%s\n", key, c.opts.Settings[key])
+	}
 	set("ClusterName", "gresize")
 	set("SlurmctldHost", "localhost(127.0.0.1)")
 	set("SlurmctldPort", strconv.Itoa(c.controllerPort))

@@ -52,6 +52,8 @@ type Options struct {
 	UserEnv []string
 	// Epilog is a program that every node runs as root after each job, or empty. It is not copied, and may be made after Start.
 	Epilog string
+	// Settings are further lines of slurm.conf, by their key; they take the place of the usual ones.
+	Settings map[string]string
 	// Log gets a line for each step of starting and stopping, when it is not nil.
 	Log io.Writer
 }

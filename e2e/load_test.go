@@ -1,0 +1,428 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/e2e/check"
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// What a run of submissions through a real slurmctld is like, where nobody asks for more.
+const (
+	loadJobs      = 120
+	loadPerSecond = 10.0
+	loadHold      = 30 * time.Second
+	// nightlyLoadJobs is what P5 promises.
+	nightlyLoadJobs = 10_000
+	// loadJobAge is how long slurmctld keeps a job that has ended; each is looked at within that time.
+	loadJobAge = 180 * time.Second
+)
+
+// TestSubmitsThroughSlurm submits jobs through a real slurmctld with the plugin in it, while gresized, its disk and slurmctld itself are tormented in an order that one seed makes,
+// and has the checker judge what slurmctld wrote down of each job. Probes are played. LOAD_JOBS, LOAD_RATE and LOAD_SEED make another run.
+func TestSubmitsThroughSlurm(t *testing.T) {
+	t.Parallel()
+	jobs, rate, seed := loadJobs, loadPerSecond, uint64(time.Now().UnixNano())
+	if os.Getenv("GRESIZE_NIGHTLY") == "1" {
+		jobs = nightlyLoadJobs
+	}
+	var err error
+	if text := os.Getenv("LOAD_JOBS"); text != "" {
+		jobs, err = strconv.Atoi(text)
+		must(t, err)
+	}
+	if text := os.Getenv("LOAD_RATE"); text != "" {
+		rate, err = strconv.ParseFloat(text, 64)
+		must(t, err)
+	}
+	if text := os.Getenv("LOAD_SEED"); text != "" {
+		seed, err = strconv.ParseUint(text, 10, 64)
+		must(t, err)
+	}
+	t.Logf("LOAD_SEED=%d LOAD_JOBS=%d LOAD_RATE=%g go test -v -timeout 3h -run TestSubmitsThroughSlurm ./e2e", seed, jobs, rate)
+	var lines lockedBuffer
+	h := &history{out: &lines}
+	c := newChaosWith(t, h, "enforce", seed, loadCluster)
+	c.cluster.next = 1 << 27 // no probe has the id of a job
+	began := time.Now()
+	sent := c.load(jobs, rate)
+	ended := c.allEnd(sent)
+	t.Logf("%d jobs in %s: %d submissions were asked for again while the controller was away, the answer took %s at the middle, %s at 99 %%, %s at most", len(sent.ids), ended.Sub(began).Round(time.Second),
+		sent.again, sent.quantile(0.5), sent.quantile(0.99), sent.quantile(1))
+	for _, line := range sent.refused {
+		t.Errorf("a submission was refused: %s", line)
+	}
+	c.stopGently()
+	c.rows()
+	must(t, h.err)
+
+	all := append(decodeHistory(t, lines.Bytes()), c.slurmHistory(sent)...)
+	slices.SortStableFunc(all, func(a, b check.Line) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(kindOrder[a.Kind], kindOrder[b.Kind]))
+	})
+	var text bytes.Buffer
+	for _, l := range all {
+		must(t, json.NewEncoder(&text).Encode(l))
+	}
+	if path := os.Getenv("CHAOS_HISTORY"); path != "" {
+		must(t, os.WriteFile(path, text.Bytes(), 0o600))
+	}
+	summary, broken, err := check.History(&text, check.Real)
+	must(t, err)
+	t.Logf("%+v", summary)
+	for _, b := range broken {
+		t.Error(b)
+	}
+	if summary.Submitted < jobs || summary.Starts < jobs || summary.Changed == 0 || summary.Faults == 0 {
+		t.Errorf("the run proves nothing: %+v", summary)
+	}
+	if t.Failed() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		t.Logf("the daemon's last words:\n%s\n%s", c.lines.Bytes()[max(0, c.lines.Len()-8000):], c.real.Logs(20))
+	}
+}
+
+// kindOrder is that of lines of one millisecond.
+var kindOrder = map[string]int{"fault": -1, "submit": 0, "update": 1, "start": 2, "row": 3}
+
+// lockedBuffer is a history in memory.
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func decodeHistory(t *testing.T, data []byte) (all []check.Line) {
+	t.Helper()
+	for d := json.NewDecoder(bytes.NewReader(data)); ; {
+		var l check.Line
+		switch err := d.Decode(&l); err {
+		case nil:
+			all = append(all, l)
+		case io.EOF:
+			return all
+		default:
+			t.Fatal(err)
+		}
+	}
+}
+
+// loadCluster has nodes that Slurm believes to be large, so that no job waits for another, and forgets jobs that have ended.
+func loadCluster(c *chaos) *minicluster.Cluster {
+	const plenty = 64
+	plugin := filepath.Join(c.dir, "plugin")
+	must(c.t, os.Mkdir(plugin, 0o755))
+	cmd := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	conf := filepath.Join(c.dir, "plugin.conf")
+	must(c.t, os.WriteFile(conf, fmt.Appendf(nil, "socket = %s\ndeadline_ms = 250\n", c.socket), 0o644))
+	must(c.t, os.Chmod(c.dir, 0o755))
+	c.hold = loadHold
+	return minicluster.ForTest(c.t, minicluster.Options{
+		Nodes: []minicluster.Node{
+			{Name: "gpu1", CPUs: plenty, RealMemoryMiB: 1 << 20, GPUs: plenty, Features: []string{"gpu12g"}},
+			{Name: "gpu2", CPUs: plenty, RealMemoryMiB: 1 << 20, GPUs: plenty, Features: []string{"gpu80g"}},
+		},
+		Plugin: filepath.Join(plugin, "job_submit_gresize.so"), PluginConf: conf,
+		Settings: map[string]string{"MinJobAge": strconv.Itoa(int(loadJobAge.Seconds())), "MaxJobCount": "50000"},
+	})
+}
+
+// runAsSlurm gives the state to SlurmUser, as whom the daemon runs, and puts Slurm's own commands where the played ones were.
+func (c *chaos) runAsSlurm(state string) {
+	c.t.Helper()
+	who, err := user.Lookup(minicluster.DefaultSlurmUser)
+	must(c.t, err)
+	uid, err := strconv.Atoi(who.Uid)
+	must(c.t, err)
+	gid, err := strconv.Atoi(who.Gid)
+	must(c.t, err)
+	c.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	// The socket, too, is made by the daemon.
+	for _, path := range []string{c.dir, state} {
+		must(c.t, os.Chown(path, uid, gid))
+	}
+	for _, name := range []string{"scontrol", "scancel"} {
+		must(c.t, os.Remove(filepath.Join(c.dir, name)))
+		program, err := exec.LookPath(name)
+		must(c.t, err)
+		must(c.t, os.Symlink(program, filepath.Join(c.dir, name)))
+	}
+}
+
+// sent is what came of submissions.
+type sent struct {
+	ids     map[uint32]int64 // by id, when the job was asked for
+	took    []time.Duration
+	refused []string
+	again   int
+	// seen are the tokens and requests of the jobs, as slurmctld shows them.
+	seen map[uint32]seenJob
+}
+
+type seenJob struct {
+	uid             uint32
+	token, features string
+}
+
+func (s *sent) quantile(q float64) time.Duration {
+	if len(s.took) == 0 {
+		return 0
+	}
+	slices.Sort(s.took)
+	return s.took[int(q*float64(len(s.took)-1))].Round(10 * time.Microsecond)
+}
+
+// load submits jobs and makes faults meanwhile.
+func (c *chaos) load(jobs int, rate float64) *sent {
+	c.t.Helper()
+	program := filepath.Join(c.dir, "submitter")
+	if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "submitter/submit.c", "-lslurm").CombinedOutput(); err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	c.start()
+	c.answering()
+	work, err := c.real.WorkDir(minicluster.DefaultUser)
+	must(c.t, err)
+	cmd, err := c.real.Process(minicluster.DefaultUser, work, program, strconv.Itoa(jobs), fmt.Sprint(rate), work, "gpu80g")
+	must(c.t, err)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, c.real.Env()...)
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	must(c.t, cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	s := &sent{ids: map[uint32]int64{}, seen: map[uint32]seenJob{}}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var looks sync.WaitGroup
+	looks.Go(func() { c.look(ctx, s) })
+	faults := c.realFaults()
+	for finished := false; !finished; {
+		select {
+		case err := <-done:
+			must(c.t, err)
+			finished = true
+			continue
+		case <-time.After(time.Duration(500+c.random.IntN(1500)) * time.Millisecond):
+		}
+		c.again()
+		f := faults[c.random.IntN(len(faults))]
+		c.h.note(check.Line{Kind: "fault", Name: f.name, On: true})
+		undo := f.do()
+		time.Sleep(time.Duration(200+c.random.IntN(1800)) * time.Millisecond)
+		if undo != nil {
+			undo()
+		}
+		c.h.note(check.Line{Kind: "fault", Name: f.name})
+	}
+	c.again()
+	for lines := bufio.NewScanner(&said); lines.Scan(); {
+		var id uint32
+		var at, micros int64
+		switch n, err := fmt.Sscan(lines.Text(), &id, &at, &micros); {
+		case err == nil && n == 3:
+			s.ids[id] = at
+			s.took = append(s.took, time.Duration(micros)*time.Microsecond)
+		case strings.HasPrefix(lines.Text(), "again "):
+			s.again++
+		default:
+			s.refused = append(s.refused, lines.Text())
+		}
+	}
+	cancel()
+	looks.Wait()
+	return s
+}
+
+// realFaults are those of every chaos that are not of the played slurmctld, and those of a real one.
+func (c *chaos) realFaults() []fault {
+	faults := slices.DeleteFunc(c.faults(), func(f fault) bool {
+		return strings.HasPrefix(f.name, "scontrol ") || strings.HasPrefix(f.name, "answers ")
+	})
+	return append(faults,
+		fault{"slurmctld restarts", func() func() {
+			if err := c.real.RestartController(c.t.Context()); err != nil {
+				c.t.Errorf("restart: %v", err)
+			}
+			return nil
+		}},
+		fault{"slurmctld is reconfigured", func() func() {
+			_, _ = c.real.Run(c.t.Context(), "root", "scontrol", "reconfigure") // a busy one may not answer
+			return nil
+		}})
+}
+
+var recordWords = regexp.MustCompile(`(?m)^JobId=(\d+) JobName=load UserId=[^(]*\((\d+)\).* Features=(\S+) .* AdminComment=gresize:v1:(\S+)|^JobId=(\d+) JobName=load UserId=[^(]*\((\d+)\).* Features=(\S+) `)
+
+// look notes the stamp and the request of each job while slurmctld knows it.
+func (c *chaos) look(ctx context.Context, s *sent) {
+	for {
+		out, err := c.real.Run(ctx, "root", "scontrol", "-o", "show", "job")
+		if err == nil {
+			for _, m := range recordWords.FindAllStringSubmatch(out, -1) {
+				j, at := seenJob{token: m[4]}, 1
+				if m[1] == "" {
+					at = 5
+				}
+				id, _ := strconv.ParseUint(m[at], 10, 32)
+				uid, _ := strconv.ParseUint(m[at+1], 10, 32)
+				j.uid, j.features = uint32(uid), m[at+2]
+				s.seen[uint32(id)] = j
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Second):
+		}
+	}
+}
+
+// allEnd waits until each job has run, and each story has ended.
+func (c *chaos) allEnd(s *sent) time.Time {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var looks sync.WaitGroup
+	looks.Go(func() { c.look(ctx, s) })
+	var ended time.Time
+	waitUntil(c.t, 2*loadHold+5*time.Minute, "every job to run", func() bool {
+		time.Sleep(2 * time.Second)
+		ran := c.readSlurm().ended
+		for id := range s.ids {
+			if !ran[id] {
+				return false
+			}
+		}
+		ended = time.Now()
+		return true
+	})
+	waitUntil(c.t, 2*loadHold+time.Minute, "every story to end", func() bool { time.Sleep(time.Second); return c.unfinished() == 0 })
+	cancel()
+	looks.Wait()
+	return ended
+}
+
+// stopGently ends the daemon as systemd does.
+func (c *chaos) stopGently() {
+	c.mu.Lock()
+	c.stopping = true
+	c.mu.Unlock()
+	began := time.Now()
+	c.signal(syscall.SIGTERM)
+	<-c.exited
+	c.h.note(check.Line{Kind: "exit", TookMillis: time.Since(began).Milliseconds()})
+}
+
+// slurmLog is what slurmctld wrote down of the jobs.
+type slurmLog struct {
+	lines []check.Line
+	ended map[uint32]bool
+}
+
+var (
+	slurmLine = regexp.MustCompile(`^\[([0-9T:.-]+)\] (.*)$`)
+	slurmWord = regexp.MustCompile(`JobId=(\d+)`)
+	// slurmTook is how long a request took; its line is written when it is over, and the job may have started by then.
+	slurmTook = regexp.MustCompile(` usec=(\d+)$`)
+)
+
+// readSlurm reads slurmctld's log, in which every submission, update, start and end has its line.
+func (c *chaos) readSlurm() slurmLog {
+	c.t.Helper()
+	file, err := os.Open(filepath.Join(c.real.Dir(), "log", "slurmctld.log"))
+	must(c.t, err)
+	defer file.Close()
+	l := slurmLog{ended: map[uint32]bool{}}
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m := slurmLine.FindStringSubmatch(lines.Text())
+		if m == nil {
+			continue
+		}
+		word := slurmWord.FindStringSubmatch(m[2])
+		at, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local)
+		if word == nil || err != nil {
+			continue
+		}
+		id64, _ := strconv.ParseUint(word[1], 10, 32)
+		line := check.Line{At: at.UnixMilli(), Job: uint32(id64)}
+		if took := slurmTook.FindStringSubmatch(m[2]); took != nil {
+			micros, _ := strconv.ParseInt(took[1], 10, 64)
+			line.At -= micros/1000 + 1
+		}
+		switch {
+		case strings.Contains(m[2], "_slurm_rpc_submit_batch_job: JobId="):
+			line.Kind = "submit"
+		case strings.Contains(m[2], "_slurm_rpc_update_job: complete JobId="):
+			line.Kind = "update"
+		case strings.Contains(m[2], "sched: Allocate JobId="), strings.Contains(m[2], "_start_job: Started JobId="):
+			line.Kind = "start"
+		case strings.Contains(m[2], "_job_complete: JobId=") && strings.HasSuffix(m[2], " done"):
+			l.ended[line.Job] = true
+			continue
+		default:
+			continue
+		}
+		l.lines = append(l.lines, line)
+	}
+	must(c.t, lines.Err())
+	return l
+}
+
+// slurmHistory is that of the jobs as slurmctld tells it, and complains of a job of which it was told an id and knows nothing.
+func (c *chaos) slurmHistory(s *sent) (all []check.Line) {
+	submitted := map[uint32]bool{}
+	for _, l := range c.readSlurm().lines {
+		j, seen := s.seen[l.Job]
+		if !seen {
+			c.t.Errorf("job %d was not seen within %s of its end", l.Job, loadJobAge)
+			continue
+		}
+		l.Asked, l.UID = j.features, j.uid
+		if l.Kind == "submit" {
+			submitted[l.Job] = true
+			if at := s.ids[l.Job]; at > 0 {
+				l.At = min(l.At, at)
+			}
+			l.Asked, l.Token = "gpu80g", j.token
+			if j.token != "" {
+				l.HoldMillis = c.hold.Milliseconds()
+			}
+		}
+		all = append(all, l)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.ids)) {
+		if !submitted[id] {
+			c.t.Errorf("job %d was acknowledged and slurmctld knows nothing of it", id)
+		}
+	}
+	return all
+}
