@@ -17,6 +17,10 @@ var generalLibraries = []LibraryUse{
 	{"nccl", Figure{Bytes: 200 * mib, HighBytes: 1024 * mib, Source: "bounded: channel buffers for each peer"}},
 }
 
+// chargedLibraries take their memory from the virtual card at their first use, as from a real one; NCCL's depends on the group, and the torch
+// modules come with the context.
+var chargedLibraries = []string{"cublas", "cublaslt", "cudnn", "cufft", "cusolver", "cusparse"}
+
 // unknownLibrary is the bound for a library that neither table names.
 var unknownLibrary = Figure{Bytes: 8 * mib, HighBytes: 64 * mib, Source: "bounded: a library without figures"}
 

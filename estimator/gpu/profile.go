@@ -352,7 +352,10 @@ func (p *Profile) WriteNative(w io.Writer) error {
 	major, minor := p.Capability()
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "name=%s\ncc_major=%d\ncc_minor=%d\ntotal_bytes=%d\ncontext_bytes=%d\ndriver_version=%s\ncuda_driver_version=%d\n",
-		p.Name, major, minor, p.Total.Bytes, p.Context.Bytes, p.DriverVersion, p.CUDADriverVersion)
+		p.Name, major, minor, p.Total.Bytes, p.Context.Bytes+p.firstUse("torch").Bytes, p.DriverVersion, p.CUDADriverVersion)
+	for _, library := range chargedLibraries {
+		fmt.Fprintf(&b, "library.%s=%d\n", library, p.firstUse(library).Bytes)
+	}
 	ids := make([]int, 0, len(p.Attributes))
 	for id := range p.Attributes {
 		ids = append(ids, id)

@@ -96,7 +96,7 @@ func TestWriteNative(t *testing.T) {
 		values[k] = v
 	}
 	for k, want := range map[string]string{"name": "NVIDIA GeForce RTX 3060", "cc_major": "8", "cc_minor": "6", "total_bytes": "12622168064",
-		"attr.16": "28", "attr.106": "16", "attr.97": "101376", "attr.39": "1536"} {
+		"context_bytes": "118489088", "library.cudnn": "41943040", "library.cublas": "27262976", "attr.16": "28", "attr.106": "16", "attr.97": "101376", "attr.39": "1536"} {
 		if values[k] != want {
 			t.Errorf("%s = %q, want %q", k, values[k], want)
 		}
@@ -172,7 +172,7 @@ func FuzzParse(f *testing.F) {
 		if err := p.WriteNative(&b); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(b.String(), "\n") != 7+len(p.Attributes) {
+		if strings.Count(b.String(), "\n") != 7+len(chargedLibraries)+len(p.Attributes) {
 			t.Errorf("a value broke the line format:\n%s", b.String())
 		}
 	})
@@ -192,13 +192,13 @@ func TestOutsideBytesAgainstPublishedRuns(t *testing.T) {
 			t.Errorf("%d MiB measured, %d to %d MiB said", gapMiB, point/mib, high/mib)
 		}
 	}
-	// xMem's runs: the largest that passed leaves no more than this of the card to the context that was there before its first sample.
-	for card, roomMiB := range map[string]int64{"rtx3060": 443, "rtx4060": 500} {
+	// xMem's runs: when T5-base died of memory, PyTorch had all of the card but this (batch 46 and 29, AdamW); 34 MiB of it are modules.
+	for card, roomMiB := range map[string]int64{"rtx3060": 141 - 34, "rtx4060": 117 - 34} {
 		p, err := Load(card)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.Context.Bytes > roomMiB*mib {
+		if p.Context.Bytes > roomMiB*mib || p.Context.Bytes < (roomMiB-4)*mib {
 			t.Errorf("%s: a context of %d MiB, room for %d", card, p.Context.Bytes/mib, roomMiB)
 		}
 		// After the first sample the modules of PyTorch and cuBLAS are loaded: 34 and 30 MiB.

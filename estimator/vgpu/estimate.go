@@ -178,12 +178,16 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, "peak_still_rising", fmt.Sprintf("the peak still rose after %d steps", r.Steps))
 	}
 	switch {
-	case r.OOMs > 0 || r.Refused > 0 && r.Retries == 0:
+	case r.OOMs > r.PassedOver || r.Refused > 0 && r.Retries == 0:
 		a.Fits = false
 		a.lower(estimator.Low, "out_of_memory", "a request for memory failed at the end of the modelled card, and the program went on with less")
 	case r.Retries > 0:
 		a.Fits = false
-		a.lower(estimator.Low, "near_capacity", "the allocator met the end of the modelled card and went on without its cache")
+		detail := "the allocator met the end of the modelled card and went on without its cache"
+		if r.OOMs > 0 {
+			detail += ", and convolutions were computed with smaller workspaces"
+		}
+		a.lower(estimator.Low, "near_capacity", detail)
 	}
 }
 

@@ -138,10 +138,14 @@ func TestConvolutionsNearTheLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	narrow := fmt.Sprintf("GRESIZE_VGPU_CAPACITY_BYTES=%d", profile.Context.Bytes+56*mib)
+	outside, _ := profile.OutsideBytes([]string{"cudnn"})
+	narrow := fmt.Sprintf("GRESIZE_VGPU_CAPACITY_BYTES=%d", outside+56*mib)
 	cases := []string{"conv_benchmark", "conv_deterministic", "conv_no_tf32"}
 	wide, _ := operators(t, "2.6.0", "h100", nil, cases...)
-	near, _ := operators(t, "2.6.0", "h100", []string{narrow}, cases...)
+	near, report := operators(t, "2.6.0", "h100", []string{narrow}, cases...)
+	if report.OOMs == 0 || report.PassedOver != report.OOMs {
+		t.Errorf("of %d requests that failed, %d were workspaces that were passed over", report.OOMs, report.PassedOver)
+	}
 	for _, c := range cases {
 		if near[c] <= 0 || near[c] >= wide[c] {
 			t.Errorf("%s: %d bytes near the limit, %d with room", c, near[c], wide[c])

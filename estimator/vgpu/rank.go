@@ -67,14 +67,16 @@ type rankReport struct {
 	Retries            int64          `json:"retries"`
 	OOMs               int64          `json:"ooms"`
 	Refused            int64          `json:"refused"`
-	Steps              int            `json:"steps"`
-	BackwardCalls      int            `json:"backward_calls"`
-	Flat               bool           `json:"flat"`
-	Libraries          []string       `json:"libraries"`
-	Coverage           Coverage       `json:"coverage"`
-	HostPeakBytes      int64          `json:"host_peak_bytes"`
-	BeganUnix          float64        `json:"began_unix"`
-	WallSeconds        float64        `json:"wall_seconds"`
+	// PassedOver are those of the OOMs that PyTorch met by taking a convolution's next plan.
+	PassedOver    int64    `json:"passed_over,omitempty"`
+	Steps         int      `json:"steps"`
+	BackwardCalls int      `json:"backward_calls"`
+	Flat          bool     `json:"flat"`
+	Libraries     []string `json:"libraries"`
+	Coverage      Coverage `json:"coverage"`
+	HostPeakBytes int64    `json:"host_peak_bytes"`
+	BeganUnix     float64  `json:"began_unix"`
+	WallSeconds   float64  `json:"wall_seconds"`
 	// Other is the other end of what the rank may need, where that depends on values.
 	Other *OtherSide `json:"other_side,omitempty"`
 
@@ -123,7 +125,7 @@ func newRankReports(p *process) []rankReport {
 		for _, d := range n.Devices {
 			if d.PeakBytes > 0 || d.Refused > 0 {
 				r := at(d.Index)
-				r.PeakDeviceBytes, r.Refused = d.PeakBytes, d.Refused
+				r.PeakDeviceBytes, r.Refused, r.PassedOver = d.PeakBytes, d.Refused, d.PassedOver
 			}
 		}
 	}
@@ -194,7 +196,7 @@ func parseRank(data []byte) (rankReport, error) {
 		return r, fmt.Errorf("libraries, unanswered or bounded: too many entries")
 	}
 	sizes := []int64{r.Coverage.Tuning.WorkspaceBytes, r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
-	counts := []int64{r.Coverage.Tuning.Lists, r.Coverage.Tuning.Candidates, r.Coverage.Tuning.Dropped, r.Segments, r.Retries, r.OOMs, r.Refused, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
+	counts := []int64{r.Coverage.Tuning.Lists, r.Coverage.Tuning.Candidates, r.Coverage.Tuning.Dropped, r.Segments, r.Retries, r.OOMs, r.Refused, r.PassedOver, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
 	if err := errors.Join(r.Coverage.Values.check(), r.Other.check()); err != nil {
 		return r, err
 	}

@@ -52,6 +52,8 @@ type NativeDevice struct {
 	Refused      int64 `json:"refused"`
 	// HostRefused counts requests for which the card had room, but the host no addresses.
 	HostRefused int64 `json:"host_refused"`
+	// PassedOver counts workspaces of libraries' plans that the card had no room for, so that PyTorch took the next plan.
+	PassedOver int64 `json:"passed_over"`
 }
 
 // Bound is a kind of size that is a model and not a library's own answer.
@@ -316,7 +318,7 @@ func ParseNative(data []byte) (*Native, error) {
 			return nil, fmt.Errorf("devices: index %d", d.Index)
 		}
 		sizes = append(sizes, d.TotalBytes, d.ContextBytes, d.InUseBytes, d.PeakBytes)
-		counts = append(counts, d.Allocations, d.Refused, d.HostRefused)
+		counts = append(counts, d.Allocations, d.Refused, d.HostRefused, d.PassedOver)
 	}
 	for name, b := range n.Bounded {
 		if !plainName.MatchString(name) {

@@ -257,6 +257,8 @@ func TestEstimate(t *testing.T) {
 		{name: "out of memory", outcome: trace.OutOfMemory, steps: 1, confidence: estimator.Unknown, want: []string{"out_of_memory"}},
 		{name: "retried", rank: map[string]any{"retries": 1, "refused": 1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"near_capacity"}},
 		{name: "caught", rank: map[string]any{"retries": 1, "refused": 2, "ooms": 1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"out_of_memory"}},
+		{name: "smaller workspaces", rank: map[string]any{"retries": 2, "refused": 4, "ooms": 2, "passed_over": 2}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"near_capacity"}},
+		{name: "caught, beside smaller workspaces", rank: map[string]any{"retries": 2, "refused": 4, "ooms": 2, "passed_over": 1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"out_of_memory"}},
 		{name: "refused to another library", rank: map[string]any{"refused": 1}, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"out_of_memory"}},
 		{name: "crashed", outcome: trace.Crashed, steps: 4, reasons: []string{"script_failed"}, confidence: estimator.Unknown, want: []string{"script_failed"}, fits: true},
 		{name: "stopped, then the script failed", outcome: trace.Stopped, steps: 4, reasons: []string{"script_failed"}, confidence: estimator.Low, want: []string{"script_failed"}, fits: true},

@@ -374,6 +374,8 @@ GV_EXPORT int cudnnBackendGetAttribute(struct descriptor *d, int name, int type,
 		n = 1;
 	} else if (name == PLAN_WORKSPACE || name == CONFIG_WORKSPACE) {
 		n = one_integer(workspace_bytes(d), wanted, out);
+		if (d->is_conv)
+			gv_offer_workspace(workspace_bytes(d));
 	} else if (name == ENGINE_INDEX) {
 		n = one_integer(d->engine_index, wanted, out);
 	} else if (name == ENGINE_NUMERICAL_NOTES) {

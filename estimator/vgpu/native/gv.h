@@ -37,6 +37,11 @@ enum {
 
 /* ---- the modelled device (profile.c) */
 
+enum gv_library {
+	GV_LIB_CUBLAS, GV_LIB_CUBLASLT, GV_LIB_CUDNN, GV_LIB_CUFFT, GV_LIB_CUSOLVER, GV_LIB_CUSPARSE, GV_LIB_CUSPARSELT,
+	GV_LIB_NCCL, GV_LIB_NVRTC, GV_LIB_NVSHMEM, GV_LIB_CUFILE, GV_LIBRARIES
+};
+
 struct gv_profile {
 	char name[GV_MAX_NAME];
 	char driver_version[GV_MAX_NAME];
@@ -44,6 +49,7 @@ struct gv_profile {
 	int cuda_driver_version; /* 12040 is CUDA 12.4 */
 	uint64_t total_bytes;
 	uint64_t context_bytes;
+	uint64_t library_bytes[GV_LIBRARIES]; /* what the first use of a library takes of the card */
 	int attribute[GV_MAX_ATTRIBUTE];
 	int devices;          /* those that CUDA_VISIBLE_DEVICES leaves */
 	int physical_devices; /* all: NVML and nvidia-smi count these */
@@ -98,6 +104,8 @@ GV_EXPORT int gv_free(void *base);
 GV_EXPORT bool gv_find(const void *p, struct gv_block *block);
 GV_EXPORT int gv_charge(int device, int64_t bytes); /* GV_OK or GV_ERROR_OUT_OF_MEMORY */
 GV_EXPORT void gv_memory_info(int device, uint64_t *free_bytes, uint64_t *total_bytes);
+/* gv_offer_workspace is told of a workspace that a library's plan asks for: PyTorch goes on without one that does not fit. */
+GV_EXPORT void gv_offer_workspace(int64_t bytes);
 GV_EXPORT uint64_t gv_used_bytes(int device);
 GV_EXPORT uint64_t gv_peak_bytes(int device);
 
@@ -113,11 +121,6 @@ GV_EXPORT double gv_device_milliseconds(void);
 #define GV_SHORTEST_MILLISECONDS 1.0f /* between two events: programs divide by it */
 
 /* ---- what the run used (report.c) */
-
-enum gv_library {
-	GV_LIB_CUBLAS, GV_LIB_CUBLASLT, GV_LIB_CUDNN, GV_LIB_CUFFT, GV_LIB_CUSOLVER, GV_LIB_CUSPARSE, GV_LIB_CUSPARSELT,
-	GV_LIB_NCCL, GV_LIB_NVRTC, GV_LIB_NVSHMEM, GV_LIB_CUFILE, GV_LIBRARIES
-};
 
 /* Sizes that are a model, not the library's own answer. */
 enum gv_bound { GV_BOUND_CONV, GV_BOUND_RNN, GV_BOUND_CTC, GV_BOUND_NORM, GV_BOUND_FFT, GV_BOUND_SOLVER, GV_BOUND_SPARSE, GV_BOUND_DNN_GRAPH, GV_BOUNDS };

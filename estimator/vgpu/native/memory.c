@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { PAGE_BYTES = 4096, ARENA_TIMES_CAPACITY = 8 };
+enum { PAGE_BYTES = 4096, ARENA_TIMES_CAPACITY = 8, MAX_OFFERED = 256 };
+/* PyTorch takes smaller requests than this in segments of other sizes, which tell nothing. */
+#define LEAST_OFFERED ((int64_t)(10 * GV_MIB))
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gv_block *blocks; /* sorted by base */
@@ -20,6 +22,12 @@ static uint64_t pinned_bytes, pinned_peak;
 static bool used_before;
 static char *arena[GV_MAX_DEVICES];
 static size_t arena_bytes[GV_MAX_DEVICES];
+static bool loaded[GV_MAX_DEVICES][GV_LIBRARIES];
+/* The segments in which PyTorch would take the workspaces that were offered. */
+static int64_t offered[MAX_OFFERED];
+static size_t offered_count;
+/* The last request of this thread, if it was refused: PyTorch gives back its cache and asks for the same once more. */
+static __thread struct { int device; int64_t bytes; bool workspace; } refused;
 
 static size_t round_up(size_t n, size_t to)
 {
@@ -129,15 +137,73 @@ static void unmap(const struct gv_block *block)
 		munmap(block->base, block->bytes);
 }
 
+/* room is what the device has beside the context and the libraries in use. */
+static uint64_t room(int device)
+{
+	uint64_t bytes = gv_profile()->total_bytes - gv_profile()->context_bytes;
+
+	for (int i = 0; i < GV_LIBRARIES; i++) {
+		uint64_t library = loaded[device][i] ? gv_profile()->library_bytes[i] : 0;
+		bytes -= library < bytes ? library : bytes;
+	}
+	return bytes;
+}
+
+void gv_library_loaded(int device, enum gv_library library)
+{
+	if (device < 0 || device >= GV_MAX_DEVICES)
+		return;
+	pthread_mutex_lock(&lock);
+	loaded[device][library] = true;
+	pthread_mutex_unlock(&lock);
+}
+
+void gv_offer_workspace(int64_t bytes)
+{
+	size_t i = 0;
+
+	refused.bytes = 0;
+	if (bytes < LEAST_OFFERED || bytes > INT64_MAX / 2)
+		return;
+	bytes = (int64_t)round_up((size_t)bytes, GV_GRANULE);
+	pthread_mutex_lock(&lock);
+	while (i < offered_count && offered[i] != bytes)
+		i++;
+	if (i == offered_count && i < MAX_OFFERED)
+		offered[offered_count++] = bytes;
+	pthread_mutex_unlock(&lock);
+}
+
+static void note_refusal(int device, int64_t bytes)
+{
+	counters[device].refused++;
+	if (refused.bytes == bytes && refused.device == device)
+		return;
+	refused.device = device;
+	refused.bytes = bytes;
+	refused.workspace = false;
+	for (size_t i = 0; i < offered_count && !refused.workspace; i++)
+		refused.workspace = offered[i] == bytes;
+	counters[device].passed_over += refused.workspace;
+}
+
+static void note_success(int device, int64_t bytes)
+{
+	if (refused.bytes == bytes && refused.device == device && refused.workspace)
+		counters[device].passed_over--;
+	refused.bytes = 0;
+}
+
 static int charge_locked(int device, int64_t bytes)
 {
 	struct gv_memory_counters *c = &counters[device];
-	uint64_t room = gv_profile()->total_bytes - gv_profile()->context_bytes;
 
-	if (bytes > 0 && ((uint64_t)bytes > room || c->used_bytes > room - (uint64_t)bytes)) {
-		c->refused++;
+	if (bytes > 0 && ((uint64_t)bytes > room(device) || c->used_bytes > room(device) - (uint64_t)bytes)) {
+		note_refusal(device, bytes);
 		return GV_ERROR_OUT_OF_MEMORY;
 	}
+	if (bytes > 0)
+		note_success(device, bytes);
 	c->used_bytes += (uint64_t)bytes;
 	if (c->used_bytes > c->peak_bytes)
 		c->peak_bytes = c->used_bytes;
@@ -293,10 +359,14 @@ bool gv_find(const void *p, struct gv_block *block)
 
 void gv_memory_info(int device, uint64_t *free_bytes, uint64_t *total_bytes)
 {
-	const struct gv_profile *p = gv_profile();
+	uint64_t all, used;
 
-	*total_bytes = p->total_bytes;
-	*free_bytes = p->total_bytes - p->context_bytes - gv_memory_counters(device).used_bytes;
+	pthread_mutex_lock(&lock);
+	all = room(device);
+	used = counters[device].used_bytes;
+	pthread_mutex_unlock(&lock);
+	*total_bytes = gv_profile()->total_bytes;
+	*free_bytes = used < all ? all - used : 0; /* a library may have come when the card was full */
 }
 
 uint64_t gv_used_bytes(int device)
@@ -337,6 +407,9 @@ void gv_memory_fork(int stage)
 	}
 	if (stage == GV_FORK_CHILD) {
 		memset(counters, 0, sizeof counters);
+		memset(loaded, 0, sizeof loaded);
+		offered_count = 0;
+		refused.bytes = 0;
 		used_before = false;
 	}
 	pthread_mutex_unlock(&lock);

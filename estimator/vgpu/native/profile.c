@@ -1,7 +1,7 @@
 /*
  * The modelled device: a flat key=value file named by GRESIZE_VGPU_PROFILE. Keys:
- *   name, cc_major, cc_minor, total_bytes, context_bytes, driver_version, cuda_driver_version, attr.N
- * N is the public number of a device attribute. Unknown keys are left for others; a missing key keeps the built-in
+ *   name, cc_major, cc_minor, total_bytes, context_bytes, driver_version, cuda_driver_version, attr.N, library.NAME
+ * N is the public number of a device attribute, NAME a library (report.c), the value what its first use takes of the card. Unknown keys are left for others; a missing key keeps the built-in
  * value, which is that of an H100 80 GB.
  */
 #define _GNU_SOURCE
@@ -99,6 +99,7 @@ static void copy_text(char to[GV_MAX_NAME], const char *from)
 static void set_key(const char *key, const char *value)
 {
 	int64_t number, attribute;
+	enum gv_library library;
 
 	if (!strcmp(key, "name")) {
 		copy_text(profile.name, value);
@@ -117,6 +118,12 @@ static void set_key(const char *key, const char *value)
 	}
 	if (number < 0)
 		return;
+	if (!strncmp(key, "library.", 8)) {
+		library = gv_library_named(key + 8);
+		if (library < GV_LIBRARIES)
+			profile.library_bytes[library] = (uint64_t)number;
+		return;
+	}
 	if (!strcmp(key, "total_bytes"))
 		profile.total_bytes = (uint64_t)number;
 	else if (!strcmp(key, "context_bytes"))

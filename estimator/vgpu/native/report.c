@@ -44,9 +44,19 @@ static void add(uint64_t *counter)
 	__atomic_add_fetch(counter, 1, __ATOMIC_RELAXED);
 }
 
+enum gv_library gv_library_named(const char *name)
+{
+	int i = 0;
+
+	while (i < GV_LIBRARIES && strcmp(library_names[i], name) != 0)
+		i++;
+	return (enum gv_library)i;
+}
+
 void gv_use(enum gv_library library)
 {
 	add(&handles[library]);
+	gv_library_loaded(gv_device(), library);
 }
 
 void gv_count_small_read(void)
@@ -117,9 +127,10 @@ static void write_devices(FILE *f)
 	fputs("\"devices\":[", f);
 	for (int d = 0; d < gv_profile()->devices; d++) {
 		struct gv_memory_counters c = gv_memory_counters(d);
-		fprintf(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu,\"host_refused\":%llu}",
+		fprintf(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu,\"host_refused\":%llu,\"passed_over\":%llu}",
 			separator, d, (unsigned long long)gv_profile()->total_bytes, (unsigned long long)gv_profile()->context_bytes,
-			(unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused, (unsigned long long)c.host_refused);
+			(unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused, (unsigned long long)c.host_refused,
+			(unsigned long long)c.passed_over);
 		separator = ",";
 	}
 	fputs("],", f);

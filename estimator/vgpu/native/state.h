@@ -19,10 +19,15 @@ void gv_run_once(struct gv_once *once, void (*function)(void));
 struct gv_memory_counters {
 	uint64_t used_bytes, peak_bytes, allocations, refused;
 	uint64_t host_refused; /* the host had no addresses or pages for what the card had room for */
+	uint64_t passed_over;  /* workspaces that the card had no room for, and that nobody got later */
 };
 
 struct gv_memory_counters gv_memory_counters(int device);
 uint64_t gv_pinned_peak_bytes(void);
+/* gv_library_loaded takes what the first use of a library takes of the device. */
+void gv_library_loaded(int device, enum gv_library library);
+/* gv_library_named is the library that a profile calls so; GV_LIBRARIES when there is none. */
+enum gv_library gv_library_named(const char *name);
 uint64_t gv_launches(void);
 
 /* gv_python_late puts the Python layer into this process if it is an interpreter without it. */
