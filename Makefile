@@ -39,6 +39,11 @@ demo: setup-slurm build ## A real three-node Slurm on this machine and four jobs
 	@tools/setup torch $(DEMO_TORCH)
 	@tools/own-root ./examples/demo/run
 
+.PHONY: tour
+tour: setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin: the way of a site, on this machine in some minutes
+	@tools/setup torch $(DEMO_TORCH)
+	@tools/own-root ./examples/tour/run
+
 .PHONY: build
 build: ## The programs, the virtual GPU and the plugin, in build/
 	@mkdir -p $(BUILD)
@@ -71,6 +76,7 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/setup slurm-$(NIGHTLY_SLURM) clean-root
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
+	@tools/own-root ./examples/tour/run
 	@lint/fuzz "$(FUZZ_SECONDS)"
 	@tools/own-root lint/mutants
 

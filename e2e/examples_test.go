@@ -29,38 +29,29 @@ func fourCards() minicluster.Options {
 	}}
 }
 
-// venvPath is the PATH of a user who has activated an environment with PyTorch; tools/setup makes it.
-func venvPath(t *testing.T) string {
+// python is that of a user who has activated an environment with PyTorch; tools/setup makes it.
+func python(t *testing.T) string {
 	t.Helper()
-	return "PATH=" + filepath.Join(torchtest.Environment(t, "2.6.0"), "bin") + ":/usr/local/bin:/usr/bin:/bin"
+	return filepath.Join(torchtest.Environment(t, "2.6.0"), "bin")
 }
 
 // submitExample runs sbatch on a script in the user's folder with the environment that a user would have.
 func submitExample(t *testing.T, s *site.Site, env []string, args ...string) string {
 	t.Helper()
-	cmd, err := s.Cluster.Command(t.Context(), minicluster.DefaultUser, "sbatch", append([]string{"--parsable"}, args...)...)
+	id, _, err := s.Sbatch(t.Context(), python(t), env, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(append(cmd.Env, venvPath(t)), env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("sbatch %v: %v: %s", args, err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return id
 }
 
 func jobOutput(t *testing.T, s *site.Site, name string) string {
 	t.Helper()
-	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	text, err := s.Output(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
+	return text
 }
 
 // TestExamplesGetTheCardThatTheyNeed submits the examples unchanged: those that fit a smaller card run to their end on it
@@ -148,24 +139,8 @@ func TestExamplesGetTheCardThatTheyNeed(t *testing.T) {
 
 func copyExamples(t *testing.T, s *site.Site) {
 	t.Helper()
-	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
-	if err != nil {
+	if err := s.CopyScripts(filepath.Join("..", "examples")); err != nil {
 		t.Fatal(err)
-	}
-	for _, pattern := range []string{"*.py", "*.sh"} {
-		files, err := filepath.Glob(filepath.Join("..", "examples", pattern))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("examples: %v", err)
-		}
-		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), data, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
 	}
 }
 

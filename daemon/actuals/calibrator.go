@@ -27,10 +27,11 @@ const (
 type Calibrator struct {
 	log *decisionlog.Log
 
-	mu      sync.Mutex
-	table   *calibration.Table
-	last    int64
-	counted map[run]bool
+	mu    sync.Mutex
+	table *calibration.Table
+	last  int64
+	// counted are the runs that have said something, and what.
+	counted map[run]calibration.Observation
 }
 
 type run struct {
@@ -40,7 +41,7 @@ type run struct {
 
 // NewCalibrator makes a calibrator that knows what the log knows.
 func NewCalibrator(ctx context.Context, log *decisionlog.Log, options calibration.Options) (*Calibrator, error) {
-	c := &Calibrator{log: log, table: calibration.New(options), counted: map[run]bool{}}
+	c := &Calibrator{log: log, table: calibration.New(options), counted: map[run]calibration.Observation{}}
 	measured, err := log.LatestMeasured(ctx, learnt)
 	if err != nil {
 		return nil, fmt.Errorf("learn from earlier jobs: %w", err)
@@ -73,15 +74,22 @@ func (c *Calibrator) learn(measured []decisionlog.Measured) {
 		r := run{m.Job, m.Run}
 		ratio := float64(m.PeakBytes) / float64(m.EstimateBytes)
 		died := m.Outcome == decisionlog.OutOfMemory
-		// Sources may speak of the same run: the first that says something counts.
-		if c.counted[r] || !died && m.Outcome != decisionlog.Completed && ratio <= 1 && m.ElapsedGPUSeconds < longRunGPUSeconds {
+		// Sources may speak of the same run: the first that says something counts. That it died is often told after what it took.
+		before, told := c.counted[r]
+		if told && died && !before.Died {
+			c.table.Died(before)
+			before.Died = true
+			c.counted[r] = before
+		}
+		if told || !died && m.Outcome != decisionlog.Completed && ratio <= 1 && m.ElapsedGPUSeconds < longRunGPUSeconds {
 			continue
 		}
 		if len(c.counted) > 2*learnt {
 			clear(c.counted)
 		}
-		c.counted[r] = true
-		c.table.Add(calibration.Observation{Key: calibration.Key{GPU: m.GPU, Estimator: m.Estimator, Confidence: m.Confidence}, Ratio: ratio, Died: died})
+		o := calibration.Observation{Key: calibration.Key{GPU: m.GPU, Estimator: m.Estimator, Confidence: m.Confidence}, Ratio: ratio, Died: died}
+		c.counted[r] = o
+		c.table.Add(o)
 	}
 }
 

@@ -131,6 +131,35 @@ func (g *group) add(o Observation, target float64) {
 	g.sorted = slices.Insert(g.sorted, sort.SearchFloat64s(g.sorted, o.Ratio), o.Ratio)
 }
 
+// Died takes up that the run of an observation, which was measured and added without it, died of memory: it needed more than what was measured.
+func (t *Table) Died(o Observation) {
+	for _, k := range widen(o.Key) {
+		if g := t.groups[k]; g != nil {
+			g.markDied(o.Ratio, t.options.TargetFailureRate)
+		}
+	}
+}
+
+func (g *group) markDied(ratio, target float64) {
+	// The latest of them: nobody else's run has the same bytes by accident, and if so nothing is lost.
+	for i := range g.recent {
+		s := &g.recent[(g.next-1-i+2*len(g.recent))%len(g.recent)]
+		if s.died || s.ratio != ratio {
+			continue
+		}
+		q, known := g.quantile(target)
+		if known && ratio <= q {
+			g.level = max(g.level-rate, -10*rate) // it was taken for one that kept to its margin
+		}
+		at := sort.SearchFloat64s(g.sorted, ratio)
+		g.sorted = slices.Delete(g.sorted, at, at+1)
+		s.ratio, s.died = min(max(ratio, q, 1)*beyondDeath, maxRatio), true
+		g.sorted = slices.Insert(g.sorted, sort.SearchFloat64s(g.sorted, s.ratio), s.ratio)
+		g.died++
+		return
+	}
+}
+
 func count(yes bool) int {
 	if yes {
 		return 1

@@ -63,6 +63,26 @@ func TestAWiderGroupSpeaksForOneThatKnowsTooLittle(t *testing.T) {
 	}
 }
 
+// TestADeathThatIsToldLater: what was measured of a run comes before the line that says it died, and it counts as one death all the same.
+func TestADeathThatIsToldLater(t *testing.T) {
+	table := filled(0.01, 200, func(int) float64 { return 1 })
+	measured := Observation{Key: small, Ratio: 1.7}
+	table.Add(measured)
+	table.Died(measured)
+	table.Died(measured) // told twice: there is no second such run
+	if m := table.Margin(small); m.Died != 1 || m.Actuals != 201 || math.Abs(table.Worst(small)-1.7*beyondDeath) > 1e-9 {
+		t.Errorf("%+v, worst %g", m, table.Worst(small))
+	}
+	// One that was taken for a run that kept to its margin lowers the level as a death does.
+	kept, died := filled(0.01, 200, func(int) float64 { return 1 }), filled(0.01, 200, func(int) float64 { return 1 })
+	kept.Add(Observation{Key: small, Ratio: 0.5})
+	kept.Died(Observation{Key: small, Ratio: 0.5})
+	died.Add(Observation{Key: small, Ratio: 0.5, Died: true})
+	if a, b := kept.groups[small], died.groups[small]; math.Abs(a.level-b.level) > 1e-12 || a.died != b.died || a.sorted[200] != b.sorted[200] {
+		t.Errorf("level %g and %g, died %d and %d, worst %g and %g", a.level, b.level, a.died, b.died, a.sorted[200], b.sorted[200])
+	}
+}
+
 func TestDeathsRaiseTheMarginUntilTheyAreOld(t *testing.T) {
 	table := filled(0.01, 200, func(int) float64 { return 1 })
 	if m := table.Margin(small); m.Ratio != 1 {

@@ -12,7 +12,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -26,7 +25,7 @@ const jobTimeout = 6 * time.Minute
 
 func main() {
 	build := flag.String("build", "build", "the build folder")
-	python := flag.String("python", defaultPython(), "the folder with the python of a CUDA build of PyTorch and torchvision")
+	python := flag.String("python", site.Python("2.6.0"), "the folder with the python of a CUDA build of PyTorch and torchvision")
 	verbose := flag.Bool("v", false, "show how the cluster is started")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -36,14 +35,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
-}
-
-func defaultPython() string {
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	return filepath.Join(cache, "venv-torch-2.6.0", "bin")
 }
 
 // job is one of the examples and what the demo says of it.
@@ -106,43 +97,20 @@ func demo(ctx context.Context, build, python string, verbose bool) error {
 
 // submit copies the examples to the user's folder and runs a plain sbatch in it for each.
 func submit(ctx context.Context, s *site.Site, python string, jobs []*job) error {
-	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
-	if err != nil {
+	if err := s.CopyScripts("examples"); err != nil {
 		return err
-	}
-	scripts, err := filepath.Glob("examples/*.py")
-	if err != nil {
-		return err
-	}
-	for _, j := range jobs {
-		scripts = append(scripts, filepath.Join("examples", j.name+".sh"))
-	}
-	for _, script := range scripts {
-		data, err := os.ReadFile(script)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(dir, filepath.Base(script)), data, 0o755); err != nil {
-			return err
-		}
 	}
 	fmt.Println("Four jobs, each asks for one 80 GB card:")
 	for _, j := range jobs {
-		cmd, err := s.Cluster.Command(ctx, minicluster.DefaultUser, "sbatch", j.name+".sh")
+		id, printed, err := s.Sbatch(ctx, python, nil, j.name+".sh")
 		if err != nil {
 			return err
 		}
-		cmd.Env = append(cmd.Env, "PATH="+python+":/usr/local/bin:/usr/bin:/bin")
-		text, err := cmd.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("sbatch %s.sh: %w: %s", j.name, err, text)
-		}
-		fields := strings.Fields(string(text))
-		j.id = fields[len(fields)-1]
+		j.id = id
 		if j.before, err = s.Cluster.Job(ctx, j.id); err != nil {
 			return err
 		}
-		fmt.Printf("  $ sbatch %-11s %-38s # %s\n", j.name+".sh", strings.TrimSpace(string(text)), j.why)
+		fmt.Printf("  $ sbatch %-11s %-38s # %s\n", j.name+".sh", printed, j.why)
 	}
 	fmt.Println()
 	return nil
@@ -155,15 +123,11 @@ func follow(ctx context.Context, s *site.Site, j *job) error {
 		return fmt.Errorf("%w\n%s", err, s.Logs(40))
 	}
 	fmt.Printf("%-8s job %s: asked %s; ran with %s on %s: %s, %s\n", j.name, j.id, asked(j.before), asked(j.after), j.after["NodeList"], j.after["JobState"], j.after["RunTime"])
-	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	out, err := s.Output(j.name + "-" + j.id + ".out")
 	if err != nil {
 		return err
 	}
-	out, err := os.ReadFile(filepath.Join(dir, j.name+"-"+j.id+".out"))
-	if err != nil {
-		return err
-	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
 	fmt.Printf("         its output: %s … %s\n", lines[0], lines[len(lines)-1])
 	return nil
 }
