@@ -16,7 +16,7 @@ NIGHTLY_TORCH := 2.1.2 2.3.1 2.9.1 2.15.0
 # The releases of Slurm that are tested beside the one of this machine, each in a folder with its Debian. The older one comes from
 # a Debian that leaves the mirrors, which must not stop the test of a change.
 TEST_SLURM := 24.11
-NIGHTLY_SLURM := 20.11
+NIGHTLY_SLURM := slurm-20.11 slurm-24.11-accounting
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.10
@@ -73,7 +73,7 @@ nightly: export GRESIZE_NIGHTLY := 1
 nightly: setup build ## What takes too long for every change: more PyTorch releases, races, ten minutes of chaos, planted bugs, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
 	@tools/setup triton $(TEST_TORCH)
-	@tools/setup slurm-$(NIGHTLY_SLURM) clean-root
+	@tools/setup $(NIGHTLY_SLURM) clean-root
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@tools/own-root ./examples/tour/run

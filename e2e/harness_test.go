@@ -39,10 +39,10 @@ var buildFake = sync.OnceValues(func() (string, error) {
 		}
 	}
 	for _, command := range [][]string{
-		{"go", "build", "-tags", "failpoint", "-o", dir + "/bin/gresized", "./cmd/gresized"},
-		{"go", "build", "-o", dir + "/libexec/gresize-launch", "./cmd/gresize-launch"},
-		{"go", "build", "-o", dir + "/libexec/gresize-probe", "./e2e/fakeprobe"},
-		{"go", "build", "-o", dir + "/libexec/gresize-epilog", "./cmd/gresize-epilog"},
+		// Static, for the root of a Debian that is older than this machine's.
+		{"go", "build", "-tags", "failpoint osusergo netgo", "-ldflags", "-extldflags=-static", "-o", dir + "/bin/gresized", "./cmd/gresized"},
+		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/libexec/", "./cmd/gresize-launch", "./cmd/gresize-epilog"},
+		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/libexec/gresize-probe", "./e2e/fakeprobe"},
 		{"make", "-s", "-C", "slurm/plugin", "OUT=" + dir + "/plugin"},
 	} {
 		cmd := exec.Command(command[0], command[1:]...)

@@ -58,6 +58,9 @@ func actualWords(a decisionlog.Actual) string {
 	if a.PeakBytes > 0 {
 		text += ", at most " + gibibytes(a.PeakBytes) + " of one GPU"
 	}
+	if a.HostPeakBytes > 0 {
+		text += ", " + gibibytes(a.HostPeakBytes) + " of host memory"
+	}
 	if a.Node != "" {
 		text += " on " + a.Node
 	}

@@ -203,7 +203,9 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	})
 	wait.Go(func() { keeper.Run(ctx) })
 	wait.Go(func() {
-		keeper.Account(ctx, actuals.Sacct{Path: c.Actuals.Sacct, ConfPath: c.Slurm.Conf, Every: c.Actuals.SacctEvery.Std()})
+		keeper.Account(ctx, c.Actuals.SacctEvery.Std(), func(ctx context.Context, ids []uint32) ([]client.Accounted, error) {
+			return slurm.Accounting(ctx, c.Actuals.Sacct, ids)
+		})
 	})
 	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, beats, logger) })
 	wait.Go(func() {

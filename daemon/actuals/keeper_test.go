@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -314,79 +313,23 @@ func TestParseUnmunged(t *testing.T) {
 	}
 }
 
-// sacctOutput has the form of sacct 23.02 with --parsable2 --noconvert; gpumem is counted in bytes. A user cannot write into any of these columns.
-const sacctOutput = `7|1001|FAILED|1:0|90|billing=1,cpu=8,gres/gpu=2,mem=4096M,node=1|
-7.batch|1001|FAILED|1:0|90|cpu=8,gres/gpu=2,mem=4096M,node=1|cpu=00:01:20,energy=0,fs/disk=100,gres/gpumem=11811160064,gres/gpuutil=98,mem=3072M,pages=0,vmem=0
-7.extern||COMPLETED|0:0|90|billing=1|gres/gpumem=5
-8|1001|RUNNING|0:0|10|gres/gpu=1|
-9|1002|CANCELLED by 1002|0:15|5|gres/gpu:a100=1,gres/gpu=1|
-10|1001|TIMEOUT|0:0|3600|gres/gpu=1|gres/gpumem=7.5G
-12_3|1001|COMPLETED|0:0|1|x|y
-broken
-13|x|COMPLETED|0:0|1||
-14.batch|1001|COMPLETED|0:0|1||gres/gpumem=9G
-`
-
-func TestParseSacct(t *testing.T) {
-	want := []accounted{{JobID: 7, UID: 1001, State: "FAILED", Exit: "1:0", Elapsed: 90 * time.Second, GPUs: 2, PeakBytes: 11811160064}, {JobID: 8, UID: 1001, State: "RUNNING", Exit: "0:0", Elapsed: 10 * time.Second, GPUs: 1},
-		{JobID: 9, UID: 1002, State: "CANCELLED", Exit: "0:15", Elapsed: 5 * time.Second, GPUs: 1}, {JobID: 10, UID: 1001, State: "TIMEOUT", Exit: "0:0", Elapsed: time.Hour, GPUs: 1, PeakBytes: 15 << 29}}
-	if diff := cmp.Diff(want, parseSacct(sacctOutput)); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func FuzzParseSacct(f *testing.F) {
-	f.Add(sacctOutput)
-	f.Add("1|2|COMPLETED|0:0|9999999999|gres/gpu=NaN|gres/gpumem=1e308T")
-	f.Fuzz(func(t *testing.T, text string) {
-		for _, a := range parseSacct(text) {
-			if a.PeakBytes < 0 || a.PeakBytes > estimator.MaxBytes || a.GPUs < 0 || a.Elapsed < 0 {
-				t.Fatalf("%+v", a)
-			}
-		}
-	})
-}
-
 func TestAccountingIsAskedInTurnAndMatchesOwners(t *testing.T) {
 	b := newBench(t, false)
 	var askedFor [][]uint32
-	ask := func(_ context.Context, ids []uint32) ([]accounted, error) {
+	ask := func(_ context.Context, ids []uint32) ([]client.Accounted, error) {
 		askedFor = append(askedFor, ids)
-		return parseSacct(sacctOutput), nil
+		return []client.Accounted{{JobID: 8, UID: 1001, State: "COMPLETED"}, {JobID: 7, UID: 1002, State: "COMPLETED"},
+			{JobID: 7, UID: 1001, State: "FAILED", Exit: "1:0", Elapsed: 90 * time.Second, GPUs: 2, PeakBytes: 11811160064, HostPeakBytes: 3 << 30}}, nil
 	}
 	if _, err := b.keeper.account(t.Context(), ask, 0); err != nil {
 		t.Fatal(err)
 	}
 	s := b.story()
-	if len(s.Actuals) != 1 || s.Actuals[0].Source != decisionlog.SacctGPUMem || s.Actuals[0].PeakBytes != 11811160064 || *s.Actuals[0].ElapsedGPUSeconds != 180 || !s.Actuals[0].AfterRewrite {
+	if len(s.Actuals) != 1 || s.Actuals[0].Source != decisionlog.SacctGPUMem || s.Actuals[0].PeakBytes != 11811160064 || *s.Actuals[0].ElapsedGPUSeconds != 180 || s.Actuals[0].HostPeakBytes != 3<<30 || s.Actuals[0].Detail != "" || !s.Actuals[0].AfterRewrite {
 		t.Errorf("%+v", s.Actuals)
 	}
 	if _, err := b.keeper.account(t.Context(), ask, 0); err != nil || len(askedFor) != 1 {
 		t.Errorf("asked again for what is known: %v %v", askedFor, err)
-	}
-}
-
-func TestSacctIsARealCommandWithABound(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	s := Sacct{Path: write("good", "printf '%s\\n' \"$@\" >"+dir+"/args\nprintf '7|1001|COMPLETED|0:0|1||\\n'\n"), ConfPath: "/etc/slurm.conf"}
-	jobs, err := s.ask(t.Context(), []uint32{7, 8})
-	if err != nil || len(jobs) != 1 {
-		t.Errorf("%+v %v", jobs, err)
-	}
-	s.Path = write("disabled", "echo 'Slurm accounting storage is disabled' >&2; exit 1\n")
-	if _, err := s.ask(t.Context(), []uint32{7}); err == nil || !strings.Contains(err.Error(), "disabled") {
-		t.Errorf("%v", err)
-	}
-	s.Path = write("flood", "exec head -c 20000000 /dev/zero\n")
-	if _, err := s.ask(t.Context(), []uint32{7}); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("%v", err)
 	}
 }
 

@@ -73,6 +73,8 @@ type Actual struct {
 	// PeakBytes is that of the GPU that held most; 0: not known.
 	PeakBytes int64      `json:"peak_bytes,omitempty"`
 	Ranks     []RankPeak `json:"ranks,omitempty"`
+	// HostPeakBytes is the host memory of the job's largest step; 0: not known.
+	HostPeakBytes int64 `json:"host_peak_bytes,omitempty"`
 	// AfterRewrite says that the job ran on what gresize had given it.
 	AfterRewrite bool   `json:"after_rewrite"`
 	Detail       string `json:"detail,omitempty"`
@@ -81,7 +83,7 @@ type Actual struct {
 // MaxRankPeaks bounds the GPUs of one actual.
 const MaxRankPeaks = 64
 
-const actualColumns = `at, source, run, node, outcome, exit_code, signal, elapsed_gpu_seconds, coalesce(peak_bytes, 0), ranks, after_rewrite, detail`
+const actualColumns = `at, source, run, node, outcome, exit_code, signal, elapsed_gpu_seconds, coalesce(peak_bytes, 0), ranks, coalesce(host_peak_bytes, 0), after_rewrite, detail`
 
 // AddActual stores an actual, with an event of its job where there is one, and with the intention to give the job its owner's request back.
 // It returns false when the same source has spoken of this run before: nothing is stored then.
@@ -94,9 +96,9 @@ func (l *Log) AddActual(ctx context.Context, job int64, a Actual, e *Event, resc
 		return false, fmt.Errorf("add actual: %w", err)
 	}
 	err = l.inTransaction(ctx, func(tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, `INSERT INTO actuals (job, at, source, run, node, outcome, exit_code, signal, elapsed_gpu_seconds, peak_bytes, ranks, after_rewrite, detail)
-			VALUES (?,?,?,?,?,?,?,?,?,nullif(?, 0),?,?,?) ON CONFLICT (job, source, run, node) DO NOTHING`,
-			job, millis(a.At), a.Source, a.Run, text(a.Node), a.Outcome, a.ExitCode, a.Signal, a.ElapsedGPUSeconds, a.PeakBytes, string(ranks), a.AfterRewrite, text(a.Detail))
+		done, err := tx.ExecContext(ctx, `INSERT INTO actuals (job, at, source, run, node, outcome, exit_code, signal, elapsed_gpu_seconds, peak_bytes, ranks, host_peak_bytes, after_rewrite, detail)
+			VALUES (?,?,?,?,?,?,?,?,?,nullif(?, 0),?,nullif(?, 0),?,?) ON CONFLICT (job, source, run, node) DO NOTHING`,
+			job, millis(a.At), a.Source, a.Run, text(a.Node), a.Outcome, a.ExitCode, a.Signal, a.ElapsedGPUSeconds, a.PeakBytes, string(ranks), a.HostPeakBytes, a.AfterRewrite, text(a.Detail))
 		if err != nil {
 			return err
 		}
@@ -134,7 +136,7 @@ func (l *Log) actuals(ctx context.Context, job int64) ([]Actual, error) {
 		var a Actual
 		var at int64
 		var ranks string
-		if err := rows.Scan(&at, &a.Source, &a.Run, &a.Node, &a.Outcome, &a.ExitCode, &a.Signal, &a.ElapsedGPUSeconds, &a.PeakBytes, &ranks, &a.AfterRewrite, &a.Detail); err != nil {
+		if err := rows.Scan(&at, &a.Source, &a.Run, &a.Node, &a.Outcome, &a.ExitCode, &a.Signal, &a.ElapsedGPUSeconds, &a.PeakBytes, &ranks, &a.HostPeakBytes, &a.AfterRewrite, &a.Detail); err != nil {
 			return err
 		}
 		a.At = instant(at)

@@ -104,8 +104,11 @@ func (c *cluster) Update(_ context.Context, owner, id uint32, set []request.Assi
 	j := c.jobs[id]
 	c.updates = append(c.updates, fmt.Sprintf("%d %d %v", owner, id, set))
 	for _, a := range set {
-		if a.Key == "Features" {
+		switch a.Key {
+		case "Features":
 			j.Request.Features = a.Value
+		case "TresPerNode":
+			j.Request.TresPerNode = a.Value
 		}
 	}
 	j.EligibleAt, j.Reason = time.Now().Add(-time.Second), "None"

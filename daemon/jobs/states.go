@@ -94,6 +94,7 @@ const (
 	codeUpdateRefused  = "update_refused"
 	codeImpossible     = "impossible_on_this_cluster"
 	codeWaitedTooLong  = "waited_too_long"
+	codeLimit          = "limit_forbids"
 	codeModeChanged    = "mode_changed"
 	codeFromCache      = "answered_from_cache"
 	codeDiedBefore     = "died_after_rewrite"

@@ -433,6 +433,7 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 			j = task
 		}
 	}
+	limit := limitOf(j.Reason, l.decision.Change)
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
 		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
@@ -443,22 +444,31 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	case strings.HasPrefix(j.Reason, "BadConstraints"):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeImpossible,
 			Detail: "no node of this cluster can run the changed request (BadConstraints): the original is put back, " + assignments(request.Difference(l.decision.Change.Result, l.job.Asked))})
+	case limit == single, limit == shared && m.now().MaxWait == 0 && m.waitedFor(l, view.at) > groupPatience:
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeLimit,
+			Detail: fmt.Sprintf("a limit of the accounting stands against the changed request (%s): the original is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case m.overdue(l, view.at):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.now().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
-	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 || m.crowded()):
+	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 && limit == unlimited || m.crowded()):
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
 }
 
-// overdue says whether a changed job waits for longer than the site allows. Until its owner's own begin time it waits for nothing of ours.
+// overdue says whether a changed job waits for longer than the site allows.
 func (m *Manager) overdue(l *life, now time.Time) bool {
-	limit, since := m.now().MaxWait, l.since
+	limit := m.now().MaxWait
+	return limit > 0 && m.waitedFor(l, now) > limit
+}
+
+// waitedFor is how long a changed job has waited. Until its owner's own begin time it waits for nothing of ours.
+func (m *Manager) waitedFor(l *life, now time.Time) time.Duration {
+	since := l.since
 	if l.job.BeginAt.After(since) {
 		since = l.job.BeginAt
 	}
-	return limit > 0 && now.Sub(since) > limit
+	return now.Sub(since)
 }
 
 // crowded says whether so many jobs are looked after that those that only wait have to make room.

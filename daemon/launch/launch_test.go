@@ -131,7 +131,7 @@ func TestSubmitRunsAsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export-file=3", "--job-name=" + r.Name, "--gres=none",
+	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export-file=3", "--job-name=" + r.Name,
 		"--chdir=/tmp", "--mem=100M", "#!/bin/sh\nexec ", "/sbatch run\n", "GRESIZE_PROBE_KEY=" + r.Key + ";"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
@@ -139,7 +139,7 @@ func TestSubmitRunsAsTheOwner(t *testing.T) {
 	}
 	// What stands in the job's environment is for the probe and not for sbatch.
 	own, _, _ := strings.Cut(text, "\n--\n")
-	for _, wrong := range []string{"A=1", "SLURM_", "SBATCH_", r.Key, "--account"} {
+	for _, wrong := range []string{"A=1", "SLURM_", "SBATCH_", r.Key, "--account", "--gres"} {
 		if strings.Contains(own, wrong) {
 			t.Errorf("%q is in:\n%s", wrong, own)
 		}

@@ -210,11 +210,11 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 	return Reply{JobID: uint32(number)}
 }
 
-// arguments is all that a request can say to sbatch; every value was checked by Validate and none is a text for a shell.
+// arguments is all that a request can say to sbatch. No --gres=none: Slurm 20.11 refuses it, and nothing in sbatch's environment asks for a resource. Every value was checked by Validate and none is a text for a shell.
 func arguments(r Request) []string {
 	argv := []string{
 		"--parsable", "--export-file=3", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
-		"--no-requeue", "--gres=none", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.Itoa(r.CPUs), "--mem=" + strconv.Itoa(r.MemoryMiB) + "M",
+		"--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.Itoa(r.CPUs), "--mem=" + strconv.Itoa(r.MemoryMiB) + "M",
 		"--time=" + strconv.Itoa(r.TimeLimitMinutes),
 	}
 	for _, option := range []struct{ name, value string }{{"--partition=", r.Partition}, {"--account=", r.Account}, {"--qos=", r.QOS}} {

@@ -211,7 +211,11 @@ func (s *Site) config() string {
 	fmt.Fprintf(&b, "[slurm]\nconf = %q\n\n", s.Cluster.Conf())
 	fmt.Fprintf(&b, "[probe]\npartition = \"probe\"\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = %q\ntime_limit = \"5m\"\nmemory = \"3GiB\"\ncpus = 2\n\n",
 		s.probes, s.path("run-root/launch.sock"), s.opts.Hold, s.opts.ProbeBudget)
-	fmt.Fprintf(&b, "[actuals]\nmunge_socket = %q\n\n", s.Cluster.MungeSocket())
+	fmt.Fprintf(&b, "[actuals]\nmunge_socket = %q\n", s.Cluster.MungeSocket())
+	if s.opts.Cluster.Accounting {
+		b.WriteString("sacct_every = \"10s\"\n")
+	}
+	b.WriteString("\n")
 	for _, node := range s.opts.Cluster.Nodes {
 		for _, word := range gpuWords(node) {
 			fmt.Fprintf(&b, "[gpu.%s]\nprofile = %q\n\n", word, node.GPUModel)

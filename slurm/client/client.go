@@ -1,4 +1,4 @@
-// Package client runs scontrol and scancel as typed calls with a deadline and
+// Package client runs scontrol, scancel and sacct as typed calls with a deadline and
 // a fixed environment. It judges by exit codes, never by texts, and decides
 // nothing: what to change is worked out by package request and by its caller.
 package client
@@ -52,6 +52,8 @@ type Config struct {
 	ConfPath string
 	// Timeout bounds one command; 0 means 10 s.
 	Timeout time.Duration
+	// AccountingTimeout bounds one request to Slurm's accounting; 0 means the constant of that name.
+	AccountingTimeout time.Duration
 }
 
 // Client calls the commands of one Slurm cluster.
@@ -61,6 +63,9 @@ type Client struct{ config Config }
 func New(config Config) *Client {
 	if config.Timeout == 0 {
 		config.Timeout = 10 * time.Second
+	}
+	if config.AccountingTimeout == 0 {
+		config.AccountingTimeout = AccountingTimeout
 	}
 	return &Client{config: config}
 }
@@ -181,7 +186,11 @@ func discard(out io.Reader) error {
 // run starts one command and hands its output to read. The environment is fixed: texts are English,
 // times are UTC, and nothing of the daemon's own environment reaches the command.
 func (c *Client) run(ctx context.Context, path string, argv []string, read func(io.Reader) error) error {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	return c.runWithin(ctx, c.config.Timeout, path, argv, read)
+}
+
+func (c *Client) runWithin(ctx context.Context, limit time.Duration, path string, argv []string, read func(io.Reader) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	command := exec.CommandContext(ctx, path, argv...)
 	command.Env = []string{"LC_ALL=C", "TZ=UTC", "PATH=/usr/bin:/bin"}
@@ -207,7 +216,7 @@ func (c *Client) run(ctx context.Context, path string, argv []string, read func(
 	waitErr := command.Wait()
 	name := filepath.Base(path)
 	if readErr == nil && ctx.Err() != nil {
-		return fmt.Errorf("%s: no answer within %s: %w", name, c.config.Timeout, ctx.Err())
+		return fmt.Errorf("%s: no answer within %s: %w", name, limit, ctx.Err())
 	}
 	var exit *exec.ExitError
 	switch {

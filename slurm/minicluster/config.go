@@ -20,6 +20,9 @@ const (
 	ProbePartition = "probe"
 )
 
+// clusterName is what the cluster calls itself.
+const clusterName = "gresize"
+
 var (
 	plainName   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,40}$`)
 	envName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -78,7 +81,7 @@ func (c *Cluster) slurmConf() string {
 	for _, key := range slices.Sorted(maps.Keys(c.opts.Settings)) {
 		fmt.Fprintf(&b, "%s=%s\n", key, c.opts.Settings[key])
 	}
-	set("ClusterName", "gresize")
+	set("ClusterName", clusterName)
 	set("SlurmctldHost", "localhost(127.0.0.1)")
 	set("SlurmctldPort", strconv.Itoa(c.controllerPort))
 	set("SlurmUser", c.opts.SlurmUser)
@@ -89,7 +92,19 @@ func (c *Cluster) slurmConf() string {
 	set("CommunicationParameters", "NoCtldInAddrAny,NoInAddrAny")
 	set("ProctrackType", "proctrack/linuxproc")
 	set("TaskPlugin", "task/none")
-	set("JobAcctGatherType", "jobacct_gather/none")
+	if c.opts.Accounting {
+		set("JobAcctGatherType", "jobacct_gather/linux")
+		set("JobAcctGatherFrequency", "task=1")
+		set("AccountingStorageType", "accounting_storage/slurmdbd")
+		set("AccountingStorageHost", "127.0.0.1")
+		set("AccountingStoragePort", strconv.Itoa(c.databasePort))
+		// With munge, the password of slurmdbd is where munged listens.
+		set("AccountingStoragePass", c.path("run/munge/socket"))
+		set("AccountingStorageTRES", c.accountedResources())
+		set("AccountingStorageEnforce", "associations,limits,qos")
+	} else {
+		set("JobAcctGatherType", "jobacct_gather/none")
+	}
 	set("MpiDefault", "none")
 	set("SwitchType", "switch/none")
 	set("SelectType", "select/cons_tres")

@@ -54,6 +54,9 @@ type Options struct {
 	Epilog string
 	// Settings are further lines of slurm.conf, by their key; they take the place of the usual ones.
 	Settings map[string]string
+	// Accounting runs slurmdbd with a MariaDB of the cluster's own, an account and limits that are enforced. It needs a Root that has them, and
+	// gives the cluster a network of its own, which only its processes see.
+	Accounting bool
 	// Log gets a line for each step of starting and stopping, when it is not nil.
 	Log io.Writer
 }
@@ -89,6 +92,7 @@ type Cluster struct {
 	lock           *os.File
 	ports          *portBlock
 	controllerPort int
+	databasePort   int
 	nodePorts      []int
 	systemPlugins  string
 	slurmUser      account
@@ -149,6 +153,9 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.systemPlugins, err = findPluginDir(c.opts.Root); err != nil {
 		return nil, err
 	}
+	if err := c.checkAccounting(); err != nil {
+		return nil, err
+	}
 	if err := c.openDir(); err != nil {
 		return nil, err
 	}
@@ -166,6 +173,9 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 		return err
 	}
 	if c.controllerPort, err = c.ports.take(); err != nil {
+		return err
+	}
+	if c.databasePort, err = c.ports.take(); err != nil {
 		return err
 	}
 	for range c.opts.Nodes {
@@ -194,6 +204,11 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 		return err == nil, munged.exited()
 	}); err != nil {
 		return fmt.Errorf("minicluster: munged made no socket: %w", err)
+	}
+	if c.opts.Accounting {
+		if err := c.startDatabase(ctx); err != nil {
+			return err
+		}
 	}
 	if err := c.StartController(); err != nil {
 		return err
@@ -256,7 +271,7 @@ func (c *Cluster) openDir() error {
 const maxDirBytes = 70
 
 // subfolders of a cluster's folder; removed and made anew by every Start.
-var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", "log", "state", "spool", "dev", "bin", "plugin", "gpu", "share", "work"}
+var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", "log", "state", "spool", "dev", "bin", "plugin", "gpu", "share", "work", "db"}
 
 func (c *Cluster) writeFiles() error {
 	for _, sub := range subfolders {
@@ -272,6 +287,11 @@ func (c *Cluster) writeFiles() error {
 	for _, sub := range []string{"state", "log", "run/slurmctld"} {
 		if err := os.Chown(c.path(sub), int(c.slurmUser.uid), int(c.slurmUser.gid)); err != nil {
 			return fmt.Errorf("minicluster: %w", err)
+		}
+	}
+	if c.opts.Accounting {
+		if err := c.databaseFolders(); err != nil {
+			return err
 		}
 	}
 	key := make([]byte, 128)

@@ -76,7 +76,7 @@ func (d *daemon) signalAndWait(signal syscall.Signal, grace time.Duration) {
 }
 
 // slurmPrograms are the programs that belong to a cluster when they hold a file of its folder open.
-var slurmPrograms = map[string]bool{"munged": true, "slurmctld": true, "slurmscriptd": true, "slurmd": true, "slurmstepd": true}
+var slurmPrograms = map[string]bool{"munged": true, "slurmctld": true, "slurmscriptd": true, "slurmd": true, "slurmstepd": true, "slurmdbd": true, "mariadbd": true}
 
 // process is what /proc says of one process.
 type process struct {

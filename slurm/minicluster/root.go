@@ -28,8 +28,13 @@ func RootDir(release string) string {
 // and goes with the last of them. The users of this machine are those of the other root too, its name leads to loopback, and the cluster's folder
 // has the same path there. Nothing is written to the root's own folders but empty ones.
 const enterRoot = `
-root=$1 dirs=$2
-shift 2
+root=$1 dirs=$2 network=$3
+shift 3
+if [ "$network" = own ]; then
+	# slurmdbd finds no address of its own where there is none but loopback's.
+	chroot "$root" ip link set lo up
+	chroot "$root" ip address add 10.255.255.1/32 dev lo
+fi
 mount --rbind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
@@ -63,7 +68,11 @@ func hosts() (string, error) {
 
 // inNewRoot is the command line that makes the cluster's mount namespace and runs a program in it.
 func (c *Cluster) inNewRoot(program string, args []string) []string {
-	line := []string{"unshare", "--mount", "--propagation", "private", "--", "/bin/sh", "-euc", enterRoot, "enter-root", c.opts.Root, strings.Join(append([]string{c.dir}, c.opts.Show...), " "), program}
+	line, network := []string{"unshare", "--mount", "--propagation", "private"}, "shared"
+	if c.opts.Accounting {
+		line, network = append(line, "--net"), "own"
+	}
+	line = append(line, "--", "/bin/sh", "-euc", enterRoot, "enter-root", c.opts.Root, strings.Join(append([]string{c.dir}, c.opts.Show...), " "), network, program)
 	return append(line, args...)
 }
 
@@ -73,7 +82,12 @@ func (c *Cluster) inRoot(as *account, dir, program string, args []string) ([]str
 	if c.anchor == nil || c.anchor.exited() != nil {
 		return nil, errors.New("minicluster: munged, which holds the other root, does not run")
 	}
-	line := []string{"nsenter", "--mount=/proc/" + strconv.Itoa(c.anchor.cmd.Process.Pid) + "/ns/mnt", "--", "env", "--chdir=" + dir}
+	namespaces := "/proc/" + strconv.Itoa(c.anchor.cmd.Process.Pid) + "/ns/"
+	line := []string{"nsenter", "--mount=" + namespaces + "mnt"}
+	if c.opts.Accounting {
+		line = append(line, "--net="+namespaces+"net")
+	}
+	line = append(line, "--", "env", "--chdir="+dir)
 	if as != nil && as.uid != 0 {
 		groups := "--clear-groups"
 		if len(as.groups) > 0 {

@@ -1,0 +1,59 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/request"
+)
+
+func TestLimitOf(t *testing.T) {
+	set := func(keys ...string) request.Change {
+		var c request.Change
+		for _, k := range keys {
+			c.Set = append(c.Set, request.Assignment{Key: k, Value: "x"})
+		}
+		return c
+	}
+	gres, memory, features := set("TresPerNode"), set("MinMemoryNode"), set("Features")
+	for _, c := range []struct {
+		reason string
+		change request.Change
+		want   limited
+	}{
+		{"AssocMaxGRESPerJob", gres, single}, {"AssocMaxGRESPerNode", gres, single}, {"QOSMaxGRESPerJob", gres, single}, {"QOSMinGRES", gres, single},
+		{"QOSMinMemory", memory, single}, {"AssocMaxMemPerJob", memory, single}, {"AssocMaxBillingPerJob", gres, single},
+		{"AssocGrpGRES", gres, shared}, {"QOSGrpGRES", gres, shared}, {"QOSMaxGRESPerUser", gres, shared}, {"AssocGrpMemLimit", memory, shared},
+		// A constraint is nobody's limit: the original meets the same.
+		{"AssocMaxGRESPerJob", features, unlimited}, {"AssocGrpGRES", memory, unlimited}, {"AssocGrpMemLimit", gres, unlimited},
+		{"AssocGrpCpuLimit", gres, unlimited}, {"QOSMaxJobsPerUserLimit", gres, unlimited}, {"AssocGrpGRESMinutes", features, unlimited},
+		{"Resources", gres, unlimited}, {"Priority", gres, unlimited}, {"None", gres, unlimited}, {"", gres, unlimited},
+	} {
+		if got := limitOf(c.reason, c.change); got != c.want {
+			t.Errorf("%s with %v: %d, want %d", c.reason, c.change.Set, got, c.want)
+		}
+	}
+}
+
+// TestALimitAgainstAChangedJob: a job that was changed to what its owner may not have gets its request back, and one whose limit is the original's too keeps the change.
+func TestALimitAgainstAChangedJob(t *testing.T) {
+	for _, c := range []struct{ reason, state, code string }{
+		{"AssocMaxGRESPerJob", StateRestored, codeLimit},
+		{"QOSMaxJobsPerUserLimit", StateVerified, codeWaiting},
+	} {
+		b := newBench(t, Enforce, time.Minute)
+		b.change(func(s *Settings) {
+			for i := range s.Rules.Rows {
+				s.Rules.Rows[i].Target.Counted = "vram:12"
+			}
+		})
+		r := sample()
+		r.TresPerNode = r.TresPerNode + ",gres:vram:80"
+		id, token := b.submit(r)
+		b.report(1)
+		b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
+		b.slurm.change(id, func(j *client.Job) { j.Reason = c.reason })
+		b.ends(token, c.state, c.code)
+	}
+}

@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/e2e/site"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// typeTable is a site's table of GPU types, for the cluster of minicluster.Default.
+const typeTable = `
+[[target]]
+fits = "12000MiB"
+gres = "gpu:rtx3060:1"
+
+[[target]]
+fits = "80000MiB"
+gres = "gpu:a100:1"
+`
+
+// otherRelease is a site on a release of Slurm that this machine does not have, with no feature on any node unless they are kept.
+func otherRelease(t *testing.T, release string, keepFeatures bool, change func(*site.Options)) *fakeSite {
+	t.Helper()
+	build, err := buildFake()
+	must(t, err)
+	root := minicluster.RootDir(release)
+	plugin := t.TempDir()
+	if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin, "SLURM_INCLUDE="+filepath.Join(root, "usr", "include")).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cluster := minicluster.Default()
+	cluster.Root, cluster.Plugin = root, filepath.Join(plugin, "job_submit_gresize.so")
+	for i := range cluster.Nodes {
+		if !keepFeatures {
+			cluster.Nodes[i].Features = nil
+		}
+	}
+	options := site.Options{Build: build, Cluster: cluster, Mode: "enforce", Hold: time.Minute}
+	change(&options)
+	started, err := site.Start(t.Context(), options)
+	must(t, err)
+	s := &fakeSite{Site: started, t: t, hold: options.Hold}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(started.Logs(60))
+		}
+		started.Stop()
+	})
+	return s
+}
+
+// takesMemory holds 60 MB of host memory for some samples of jobacct_gather.
+const takesMemory = `#!/bin/sh
+srun true
+dd if=/dev/zero bs=60M count=1 2>/dev/null | (sleep 4; cat >/dev/null)
+`
+
+// TestSlurmAccounting is a site with slurmdbd: what a job took comes from a real sacct, and a change that a limit of the accounting forbids is taken back.
+func TestSlurmAccounting(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("GRESIZE_NIGHTLY") == "" {
+		return // the parts are tested with every change: the reading of sacct, and what a limit means for a change
+	}
+	s := otherRelease(t, "24.11-accounting", false, func(o *site.Options) {
+		o.Cluster.Accounting = true
+		o.Config = "[policy]\nwatch = \"15s\"\nmax_wait = \"12s\"\n" + typeTable
+	})
+	s.answer(says(t, 7, estimator.Exact))
+
+	t.Run("what sacct says", func(t *testing.T) {
+		s := s.in(t)
+		id := s.submitScript("memory.sh", takesMemory, "--gpus=a100:1")
+		if job := s.completed(id, 90*time.Second); job["NodeList"] != "gpu1" {
+			t.Errorf("it ran on %s", job["NodeList"])
+		}
+		var told []decisionlog.Actual
+		waitUntil(t, 60*time.Second, "sacct's word on the job", func() bool {
+			story, err := s.story(id)
+			told = nil
+			for _, a := range story.Actuals {
+				if a.Source == decisionlog.SacctGPUMem {
+					told = append(told, a)
+				}
+			}
+			return err == nil && len(told) > 0
+		})
+		a := told[0]
+		if a.Outcome != decisionlog.Completed || !a.AfterRewrite || a.ExitCode == nil || *a.ExitCode != 0 || a.ElapsedGPUSeconds == nil || *a.ElapsedGPUSeconds < 3 {
+			t.Errorf("%+v", a)
+		}
+		if a.HostPeakBytes < 60<<20 || a.HostPeakBytes > 120<<20 {
+			t.Errorf("%d bytes of host memory, the job took 60 MiB and a shell", a.HostPeakBytes)
+		}
+		if a.PeakBytes != 0 || a.Detail != "Slurm reported no GPU memory" {
+			t.Errorf("a peak that nobody measured: %+v", a)
+		}
+		t.Logf("%.1f MiB of host memory, %d GPU-seconds", float64(a.HostPeakBytes)/(1<<20), *a.ElapsedGPUSeconds)
+	})
+
+	for _, c := range []struct {
+		name, limit, code string
+	}{
+		{"a limit on one job", "MaxTRESPerJob=gres/gpu:rtx3060=0", "limit_forbids"},
+		{"a limit that jobs share", "GrpTRES=gres/gpu:rtx3060=0", "waited_too_long"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := s.in(t)
+			key, _, _ := strings.Cut(c.limit, "=")
+			if _, err := s.Cluster.Sacctmgr(t.Context(), "modify", "user", minicluster.DefaultUser, "set", c.limit); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if _, err := s.Cluster.Sacctmgr(t.Context(), "modify", "user", minicluster.DefaultUser, "set", key+"=gres/gpu:rtx3060=-1"); err != nil {
+					t.Error(err)
+				}
+			}()
+			id := s.submitScript("limited.sh", "#!/bin/sh\n# "+c.name+"\nsrun true\n", "--gpus=a100:1")
+			job := s.completed(id, 120*time.Second)
+			story := s.finished(id, 30*time.Second)
+			last := story.Events[len(story.Events)-1]
+			if job["NodeList"] != "gpu2" || last.State != jobs.StateRestored || last.Code != c.code {
+				t.Errorf("on %s; %q: %s %s", job["NodeList"], states(story), last.Code, last.Detail)
+			}
+			for _, e := range story.Events {
+				t.Logf("%s %s %s", e.State, e.Code, e.Detail)
+			}
+		})
+	}
+}

@@ -1,0 +1,66 @@
+package minicluster
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAccounting runs a job on a cluster with slurmdbd, and looks for anything that is left of it.
+func TestAccounting(t *testing.T) {
+	if os.Getenv("GRESIZE_NIGHTLY") == "" {
+		return // TestWithoutADatabase is the part for every change
+	}
+	options := Default()
+	options.Root, options.Accounting = RootDir("24.11-accounting"), true
+	c := ForTest(t, options)
+	id, err := c.Sbatch(t.Context(), DefaultUser, "--gpus=1", "--mem=200M", "--wrap", "srun true; head -c 50000000 /dev/zero | tail | wc -c; sleep 3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.WaitJob(t.Context(), id, "COMPLETED", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.AccountedJob(t.Context(), id, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.Run(t.Context(), "root", "sacct", "--noheader", "--parsable2", "--noconvert", "--jobs="+id, "--format=JobIDRaw,Account,State,AllocTRES,MaxRSS,TRESUsageInMax,TRESUsageInTot")
+	if err != nil || !strings.Contains(out, id+"|"+Account+"|COMPLETED|") || !strings.Contains(out, "gres/gpu=1") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Log(out)
+	// slurmdbd listens on every address that it has, which must be none of this machine's.
+	tcp, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(tcp)) {
+		if fields := strings.Fields(line); len(fields) > 3 && fields[3] == "0A" && strings.HasSuffix(fields[1], hexPort(c.databasePort)) {
+			t.Errorf("slurmdbd listens on this machine: %s", line)
+		}
+	}
+	c.Stop()
+	if left := clusterProcesses(c.Dir()); len(left) > 0 {
+		t.Errorf("left after Stop: %v", left)
+	}
+	if _, err := os.Stat(c.Dir()); !os.IsNotExist(err) {
+		t.Errorf("the folder is left: %v", err)
+	}
+}
+
+// TestWithoutADatabase: accounting is refused, with the way out, where there is nothing to run it with.
+func TestWithoutADatabase(t *testing.T) {
+	options := Default()
+	options.Accounting = true
+	if _, err := Start(t.Context(), options); err == nil || !strings.Contains(err.Error(), "tools/setup slurm-24.11-accounting") {
+		t.Errorf("without a root: %v", err)
+	}
+	options.Root = RootDir("24.11")
+	if _, err := Start(t.Context(), options); err == nil || !strings.Contains(err.Error(), "mariadbd") {
+		t.Errorf("without MariaDB: %v", err)
+	}
+}
+
+func hexPort(port int) string { return fmt.Sprintf(":%04X", port) }
