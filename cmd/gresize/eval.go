@@ -29,6 +29,7 @@ type evalFlags struct {
 	every      int
 	workers    int
 	timeout    time.Duration
+	again      string
 	noSandbox  bool
 	printOnly  bool
 	plot       string
@@ -44,8 +45,9 @@ wrong each is. A row names a script beside the table, its arguments, a GPU, and 
 memory that was measured.
 
 Answers are appended to the file of -o, a row whole or not at all; those that are in it
-are not made again, so an interrupted comparison goes on where it stopped. --print makes
-none and prints what there is. docs/eval.md describes both files and every figure.`,
+are not made again, so an interrupted comparison goes on where it stopped; --again makes
+those once more that are unknown, such as of a run that was too slow. --print makes none
+and prints what there is. docs/eval.md describes both files and every figure.`,
 		Example: `  gresize eval testdata/workloads/xmem.csv -o answers.csv --python ~/venv/bin/python
   gresize eval testdata/workloads/xmem.csv -o answers.csv --print --plot calibration.svg`,
 		DisableFlagsInUseLine: true,
@@ -66,6 +68,8 @@ none and prints what there is. docs/eval.md describes both files and every figur
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` rows of those")
 	flags.IntVar(&f.workers, "workers", 1, "runs at once, 1 or 2")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time that one run may take")
+	flags.StringVar(&f.again, "again", "", "make answers that are there once more: `WHICH` is unknown (the default) or all")
+	flags.Lookup("again").NoOptDefVal = againUnknown
 	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "run the scripts as they are")
 	flags.BoolVar(&f.printOnly, "print", false, "make no answers")
 	flags.StringVar(&f.plot, "plot", "", "draw the calibration into `FILE`, an SVG")
@@ -79,6 +83,12 @@ func (f *evalFlags) eval(cmd *cobra.Command, path string) error {
 	}
 	if f.workers < 1 || f.workers > eval.MaxWorkers || f.limit < 0 || f.every < 1 || f.timeout <= 0 || f.largest < 0 {
 		return usageError(fmt.Errorf("eval: --workers is 1 to %d, --every and --timeout are positive, --limit and --largest not negative", eval.MaxWorkers))
+	}
+	if f.again != "" && f.again != againUnknown && f.again != againAll {
+		return usageError(fmt.Errorf("eval: --again=%.40q: write --again for answers that are unknown, or --again=%s", f.again, againAll))
+	}
+	if f.again != "" && f.printOnly {
+		return usageError(errors.New("eval: --print makes no answers, and --again makes some once more: take one of them"))
 	}
 	methods, err := f.methods()
 	if err != nil {
@@ -108,6 +118,19 @@ func (f *evalFlags) eval(cmd *cobra.Command, path string) error {
 	}
 	title := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) + ": measured and estimated"
 	return writeWhole(f.plot, func(w io.Writer) error { return c.Plot(w, title) })
+}
+
+// The values of --again.
+const (
+	againUnknown = "unknown"
+	againAll     = "all"
+)
+
+func (f *evalFlags) makeAgain() func(eval.Answer) bool {
+	if f.again == "" {
+		return nil
+	}
+	return func(a eval.Answer) bool { return f.again == againAll || a.Verdict == eval.Unknown }
 }
 
 func (f *evalFlags) methods() ([]bundled.Method, error) {
@@ -181,7 +204,7 @@ func (f *evalFlags) answers(cmd *cobra.Command, table string, rows []eval.Row, m
 	defer answers.Close()
 	begun := time.Now()
 	c := eval.Comparison{
-		Rows: rows, Methods: methods, Workers: f.workers, Answers: answers,
+		Rows: rows, Methods: methods, Workers: f.workers, Answers: answers, Again: f.makeAgain(),
 		Run: func(ctx context.Context, w eval.Workload, card *gpu.Profile, r trace.Recording) (*trace.Bundle, error) {
 			command := append([]string{python, scriptOf(folder, w)}, strings.Fields(w.Arguments)...)
 			result, err := probe.Run(ctx, probe.Options{

@@ -30,7 +30,7 @@ func TestEvalSmall(t *testing.T) {
 	rows, asked := 5, []string{bundled.Default}
 	if os.Getenv("GRESIZE_NIGHTLY") == "1" {
 		rows, asked = 15, bundled.Names()
-		args = append(args, "--timeout", "2m") // what a CPU cannot train in that time is unknown to the estimators that need it to
+		args = append(args, "--workers", "2", "--timeout", "2m") // what a CPU cannot train in that time is unknown to the estimators that need it to
 	} else {
 		args = append(args, "--estimators", bundled.Default, "--only", "quick")
 	}
@@ -98,6 +98,8 @@ func TestEvalRefuses(t *testing.T) {
 		{[]string{good}, exitUsage, "-o ANSWERS.csv"},
 		{[]string{good, "-o", out, "--only", "zzz"}, exitError, "no row holds"},
 		{[]string{good, good, "-o", out}, exitUsage, "one table"},
+		{[]string{good, "-o", out, "--again=some"}, exitUsage, "--again=all"},
+		{[]string{good, "-o", out, "--again", "--print"}, exitUsage, "take one of them"},
 		{[]string{good, "-o", out, "--workers", "3"}, exitUsage, "--workers is 1 to 2"},
 		{[]string{good, "-o", out, "--estimators", "vgpu,nobody"}, exitUsage, "there are vgpu"},
 		{[]string{good, "-o", out, "--python", "no-such-python"}, exitUsage, "no-such-python"},

@@ -14,7 +14,11 @@ import (
 type bundleEstimator struct{ method bundled.Method }
 
 // Estimate makes the answer for a GPU profile.
-func (e bundleEstimator) Estimate(_ context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
+func (e bundleEstimator) Estimate(_ context.Context, _ estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
+	return estimateBundle(e.method, bundle, profile)
+}
+
+func estimateBundle(m bundled.Method, bundle []byte, profile string) (estimator.Estimate, error) {
 	card, err := gpu.Load(profile)
 	if err != nil {
 		return estimator.Estimate{}, err
@@ -23,7 +27,7 @@ func (e bundleEstimator) Estimate(_ context.Context, bundle []byte, profile stri
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	return e.method.FromBundle(b, card)
+	return m.FromBundle(b, card)
 }
 
 // checkBundle says what is wrong with a bundle that arrived.

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/pluginhost"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator/bundled"
@@ -40,12 +41,15 @@ func recordingFor(c *config.Config, logger *slog.Logger) probejob.Recording {
 }
 
 // newEstimators makes the host of the estimators that the configuration names.
-func newEstimators(c *config.Config, logger *slog.Logger) *pluginhost.Host {
+func newEstimators(c *config.Config, log *decisionlog.Log, logger *slog.Logger) *pluginhost.Host {
 	var entries []pluginhost.Entry
 	for _, e := range c.Estimators {
 		entry := pluginhost.Entry{Name: e.Name, Timeout: e.Timeout.Std(), SHA256: e.SHA256}
 		if method, err := bundled.Find(e.Name); len(e.Command) == 0 && err == nil { // the configuration names no other
 			entry.Builtin = bundleEstimator{method}
+			if method.Name == bundled.HistoryName {
+				entry.Builtin = historyEstimator{log}
+			}
 		} else {
 			entry.Command = contract.Command{Path: e.Command[0], Args: e.Command[1:]}
 			if _, err := contract.TrustedFile(e.Command[0], e.SHA256); err != nil {

@@ -138,7 +138,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for probes: %w", err)
 	}
-	estimators := newEstimators(c, logger)
+	estimators := newEstimators(c, log, logger)
 	defer estimators.Close()
 	calibrator, err := actuals.NewCalibrator(ctx, log, calibration.Options{TargetFailureRate: c.Margin.TargetFailureRate})
 	if err != nil {

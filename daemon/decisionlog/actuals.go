@@ -206,8 +206,11 @@ type Past struct {
 	SlurmJobID uint32
 	At         time.Time
 	// GPU is the profile of the card on which the job ran, as far as its estimate tells; empty: not known.
-	GPU     string
-	Outcome Outcome
+	GPU string
+	// Estimator made that estimate, and EstimateBytes is its upper end; 0: there is no number.
+	Estimator     string
+	EstimateBytes int64
+	Outcome       Outcome
 	// PeakBytes is the largest that any source measured; 0: nothing was.
 	PeakBytes int64
 }
@@ -224,10 +227,11 @@ func (l *Log) PastByScript(ctx context.Context, uid uint32, scriptSHA256 string,
 
 func (l *Log) past(ctx context.Context, uid uint32, where, key string, limit int) ([]Past, error) {
 	// #nosec G202 -- where is one of two columns
-	rows, err := l.db.QueryContext(ctx, `SELECT g.id, g.slurm, g.at, coalesce((SELECT e.gpu FROM estimates e WHERE e.id = iif(g.rewritten,
-			(SELECT d.estimate FROM decisions d WHERE d.job = g.id ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = g.id))), ''), g.outcome, g.peak
+	rows, err := l.db.QueryContext(ctx, `SELECT g.id, g.slurm, g.at, coalesce(e.gpu, ''), coalesce(e.estimator, ''), coalesce(e.comfortable_high_bytes, 0), g.outcome, g.peak
 		FROM (SELECT j.id, coalesce(j.slurm_job_id, 0) AS slurm, max(a.at) AS at, max(a.after_rewrite) AS rewritten, coalesce(j.outcome, 'unknown') AS outcome, coalesce(max(a.peak_bytes), 0) AS peak
-			FROM jobs j `+where+` AND j.uid = ? GROUP BY j.id ORDER BY j.id DESC LIMIT ?) g ORDER BY g.id DESC`, key, uid, limit)
+			FROM jobs j `+where+` AND j.uid = ? GROUP BY j.id ORDER BY j.id DESC LIMIT ?) g
+		LEFT JOIN estimates e ON e.id = iif(g.rewritten, (SELECT d.estimate FROM decisions d WHERE d.job = g.id ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = g.id))
+		ORDER BY g.id DESC`, key, uid, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read earlier jobs: %w", err)
 	}
@@ -235,7 +239,7 @@ func (l *Log) past(ctx context.Context, uid uint32, where, key string, limit int
 	if err := each(rows, func() error {
 		var p Past
 		var at int64
-		err := rows.Scan(&p.Job, &p.SlurmJobID, &at, &p.GPU, &p.Outcome, &p.PeakBytes)
+		err := rows.Scan(&p.Job, &p.SlurmJobID, &at, &p.GPU, &p.Estimator, &p.EstimateBytes, &p.Outcome, &p.PeakBytes)
 		p.At = instant(at)
 		all = append(all, p)
 		return err

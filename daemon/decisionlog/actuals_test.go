@@ -95,7 +95,7 @@ func TestActuals(t *testing.T) {
 		"script":      func() ([]Past, error) { return l.PastByScript(ctx, 1001, "s", 5) },
 	} {
 		past, err := get()
-		if diff := cmp.Diff([]Past{{Job: id, SlurmJobID: 7, At: done.At, GPU: "rtx3060", Outcome: OutOfMemory, PeakBytes: 110}}, past); diff != "" || err != nil {
+		if diff := cmp.Diff([]Past{{Job: id, SlurmJobID: 7, At: done.At, GPU: "rtx3060", Estimator: "vgpu", EstimateBytes: 100, Outcome: OutOfMemory, PeakBytes: 110}}, past); diff != "" || err != nil {
 			t.Errorf("%s: %s %v", name, diff, err)
 		}
 	}

@@ -42,7 +42,7 @@ func FuzzParseArray(f *testing.F) {
 // byTask answers with what each task of an array needs.
 type byTask map[string]int64
 
-func (b byTask) Estimate(_ context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
+func (b byTask) Estimate(_ context.Context, _ estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
 	bytes, known := b[string(bundle)]
 	if !known {
 		return estimator.NewUnknown("vgpu", profile, estimator.Reason{Code: "script_failed"}), nil

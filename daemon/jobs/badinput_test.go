@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"github.com/gresize/gresize/estimator"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func TestRequestsThatNoReleasePrints(t *testing.T) {
 			continue
 		}
 		// What could be the name of a GPU type is tried, and its size is not in the site's table.
-		estimate, err := sevenGiB{}.Estimate(t.Context(), []byte("bundle"), "a100-80")
+		estimate, err := sevenGiB{}.Estimate(t.Context(), estimator.Job{}, []byte("bundle"), "a100-80")
 		if err != nil {
 			t.Fatal(err)
 		}

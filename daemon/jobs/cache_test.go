@@ -124,8 +124,8 @@ func TestAnswersOfAnotherReleaseAreNotTaken(t *testing.T) {
 // ofRelease is the estimator of an earlier release.
 type ofRelease string
 
-func (r ofRelease) Estimate(ctx context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
-	e, err := sevenGiB{}.Estimate(ctx, bundle, profile)
+func (r ofRelease) Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
+	e, err := sevenGiB{}.Estimate(ctx, job, bundle, profile)
 	e.Versions.Gresize = string(r)
 	return e, err
 }

@@ -37,9 +37,9 @@ const (
 	turn = 5 * time.Second
 )
 
-// Estimator turns the bundle of a probe into an estimate for a GPU profile.
+// Estimator turns the bundle of a job's probe into an estimate for a GPU profile.
 type Estimator interface {
-	Estimate(ctx context.Context, bundle []byte, profile string) (estimator.Estimate, error)
+	Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error)
 }
 
 // Slurm is what is needed of the cluster; *client.Client is the real one.

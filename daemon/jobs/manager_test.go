@@ -143,7 +143,7 @@ func (c *cluster) Submit(_ context.Context, r launch.Request) (uint32, error) {
 // sevenGiB answers for every bundle.
 type sevenGiB struct{}
 
-func (sevenGiB) Estimate(_ context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
+func (sevenGiB) Estimate(_ context.Context, _ estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
 	if string(bundle) != "bundle" {
 		return estimator.Estimate{}, errors.New("no bundle")
 	}

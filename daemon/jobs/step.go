@@ -281,7 +281,7 @@ func (m *Manager) ask(ctx context.Context, l *life) (estimator.Estimate, error) 
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	answer, err := m.config.Estimator.Estimate(ctx, bundle, l.job.Profile)
+	answer, err := m.config.Estimator.Estimate(ctx, estimator.Job{UID: l.job.UID, Fingerprint: l.job.Fingerprint, ScriptSHA256: l.job.ScriptSHA256}, bundle, l.job.Profile)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}

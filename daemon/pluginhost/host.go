@@ -30,9 +30,9 @@ const (
 // Reason codes that a host adds to an answer.
 const codeFellBack = "estimator_fell_back"
 
-// Builtin is an estimator that runs in the host's own process.
+// Builtin is an estimator that runs in the host's own process. Unlike a plugin it is told which job it is about.
 type Builtin interface {
-	Estimate(ctx context.Context, bundle []byte, card string) (estimator.Estimate, error)
+	Estimate(ctx context.Context, job estimator.Job, bundle []byte, card string) (estimator.Estimate, error)
 }
 
 // Entry is one estimator of the site's list. Either Builtin or Command is given.
@@ -79,12 +79,12 @@ func (h *Host) Close() {
 
 // Estimate asks one estimator after the other until one knows. Its answer bears a reason for each that was asked in vain. Where none
 // knows, the answer is the first unknown one; where none even answers, it is an error.
-func (h *Host) Estimate(ctx context.Context, bundle []byte, card string) (estimator.Estimate, error) {
+func (h *Host) Estimate(ctx context.Context, job estimator.Job, bundle []byte, card string) (estimator.Estimate, error) {
 	var unknown *estimator.Estimate
 	var inVain []string
 	var faults []error
 	for i, entry := range h.entries {
-		e, err := h.askOne(ctx, i, bundle, card)
+		e, err := h.askOne(ctx, i, job, bundle, card)
 		if ctx.Err() != nil {
 			return estimator.Estimate{}, ctx.Err()
 		}
@@ -122,11 +122,11 @@ func withReasons(e estimator.Estimate, inVain []string) estimator.Estimate {
 	return e
 }
 
-func (h *Host) askOne(ctx context.Context, i int, bundle []byte, card string) (estimator.Estimate, error) {
+func (h *Host) askOne(ctx context.Context, i int, job estimator.Job, bundle []byte, card string) (estimator.Estimate, error) {
 	if p := h.plugins[i]; p != nil {
 		return p.ask(ctx, bundle, card)
 	}
-	e, err := h.entries[i].Builtin.Estimate(ctx, bundle, card)
+	e, err := h.entries[i].Builtin.Estimate(ctx, job, bundle, card)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}

@@ -59,7 +59,7 @@ func entry(t *testing.T, role string) Entry {
 func TestFallsThrough(t *testing.T) {
 	h := New([]Entry{entry(t, "hang"), entry(t, "crash"), entry(t, "lie"), entry(t, "unsure"), entry(t, "good")}, slog.New(slog.DiscardHandler))
 	defer h.Close()
-	e, err := h.Estimate(t.Context(), []byte("bundle"), "a100-80")
+	e, err := h.Estimate(t.Context(), estimator.Job{}, []byte("bundle"), "a100-80")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestBreaker(t *testing.T) {
 	now := time.Now()
 	p := h.plugins[0]
 	p.now = func() time.Time { return now }
-	ask := func() error { _, err := h.Estimate(t.Context(), nil, "a100-80"); return err }
+	ask := func() error { _, err := h.Estimate(t.Context(), estimator.Job{}, nil, "a100-80"); return err }
 	for death, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, breakerWindow} {
 		if err := ask(); !errors.Is(err, contract.ErrDied) {
 			t.Fatalf("death %d: %v", death, err)
@@ -127,7 +127,7 @@ func TestUntrusted(t *testing.T) {
 	defer h.Close()
 	fellBack := func() string {
 		t.Helper()
-		e, err := h.Estimate(t.Context(), []byte("bundle"), "a100-80")
+		e, err := h.Estimate(t.Context(), estimator.Job{}, []byte("bundle"), "a100-80")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,10 +12,23 @@ import (
 	"github.com/gresize/gresize/estimator/trace"
 )
 
-const historyName = "history"
+// HistoryName is the estimator that answers from what earlier runs really used.
+const HistoryName = "history"
 
 // historyVariable names a file of earlier runs. It is the variable of whoever asks, never of the job that is asked about.
 const historyVariable = "GRESIZE_HISTORY"
+
+// History is the estimator history with the earlier runs, the latest last, that whoever asks knows of the job; that of the list has those of a file.
+func History(rows []history.Row, job history.Job) Method {
+	m, err := Find(HistoryName)
+	if err != nil {
+		panic(err) // the list has it
+	}
+	m.Estimate = func(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
+		return historyOf(rows, job, "", b, card)
+	}
+	return m
+}
 
 // fromHistory answers from the file of earlier runs, held against the trace of this one.
 func fromHistory(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
@@ -23,15 +36,23 @@ func fromHistory(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
+	missing := ""
+	if os.Getenv(historyVariable) == "" {
+		missing = "; " + historyVariable + " names no file of earlier runs"
+	}
+	return historyOf(rows, history.Job{Arguments: b.Manifest.Command}, missing, b, card)
+}
+
+// historyOf answers from rows, held against the trace of the bundle. missing ends the reason of an answer that has too few.
+func historyOf(rows []history.Row, job history.Job, missing string, b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 	traced, err := virtual(b, card)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	job := history.Job{Arguments: b.Manifest.Command}
 	if largest, ok := traced.Largest(); ok && traced.Confidence != estimator.Unknown {
 		job.TraceBytes = largest.ComfortableHighBytes
 	}
-	return historyAnswer(rows, job, &traced, b, card), nil
+	return historyAnswer(rows, job, missing, &traced, b, card), nil
 }
 
 func historyRows() ([]history.Row, error) {
@@ -51,16 +72,14 @@ func historyRows() ([]history.Row, error) {
 	return rows, nil
 }
 
-func historyAnswer(rows []history.Row, job history.Job, traced *estimator.Estimate, b *trace.Bundle, card *gpu.Profile) estimator.Estimate {
+func historyAnswer(rows []history.Row, job history.Job, missing string, traced *estimator.Estimate, b *trace.Bundle, card *gpu.Profile) estimator.Estimate {
 	answer, err := history.Estimate(rows, job)
 	if err != nil {
-		code := "few_actuals"
+		reason := estimator.Reason{Code: "few_actuals", Detail: err.Error() + missing}
 		if !errors.Is(err, history.ErrFew) {
-			code = "actuals_disagree"
-		} else if os.Getenv(historyVariable) == "" {
-			err = fmt.Errorf("%w: %s names no file of earlier runs", err, historyVariable)
+			reason = estimator.Reason{Code: "actuals_disagree", Detail: err.Error()}
 		}
-		return estimator.NewUnknown(historyName, card.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: code, Detail: err.Error()})...)
+		return estimator.NewUnknown(HistoryName, card.ID, append(slices.Clone(b.Manifest.Reasons), reason)...)
 	}
 	e := estimator.Estimate{Confidence: estimator.High, Fits: answer.HighBytes <= card.Total.Bytes, Reasons: slices.Clone(b.Manifest.Reasons)}
 	what := fmt.Sprintf("%d runs of this job", answer.Runs)

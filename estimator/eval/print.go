@@ -31,7 +31,11 @@ func (c *Comparable) printConstants(b *bytes.Buffer) {
 	}
 	b.WriteString("| machine | estimator | constant | from rows | smallest to largest |\n|---|---|---:|---:|---:|\n")
 	for _, k := range c.Constants {
-		fmt.Fprintf(b, "| %s | %s | %d MiB | %d | %d to %d MiB |\n", k.Machine, k.Estimator, k.Bytes/mebibyte, k.Rows, k.LowBytes/mebibyte, k.HighBytes/mebibyte)
+		added := fmt.Sprintf("%d MiB", k.Bytes/mebibyte)
+		if !k.Sound() {
+			added = fmt.Sprintf("none (%s): its own outside", k.why())
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %d to %d MiB |\n", k.Machine, k.Estimator, added, k.Rows, k.LowBytes/mebibyte, k.HighBytes/mebibyte)
 	}
 	b.WriteByte('\n')
 }

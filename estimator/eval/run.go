@@ -29,6 +29,8 @@ type Comparison struct {
 	Workers int
 	Run     Runner
 	Answers *Answers
+	// Again, when set, says of an answer that is there whether it is made once more.
+	Again func(Answer) bool
 	// Progress, when set, is told after each run how many of all have been done, and what came of it. It is called by one goroutine at a time.
 	Progress func(done, all int, answers []Answer)
 }
@@ -56,7 +58,7 @@ func (c *Comparison) jobs() []job {
 		seen[row.Workload] = true
 		first := len(jobs)
 		for _, m := range c.Methods {
-			if a, done := c.Answers.Find(row.Workload, m.Name); done && a.Version == m.Version {
+			if a, done := c.Answers.Find(row.Workload, m.Name); done && a.Version == m.Version && (c.Again == nil || !c.Again(a)) {
 				continue
 			}
 			jobs = addMethod(jobs, first, row.Workload, m)

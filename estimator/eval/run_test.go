@@ -188,3 +188,43 @@ func TestBadAnswers(t *testing.T) {
 		}
 	}
 }
+
+// TestAgain holds that answers which are there are made once more when that is asked for, and only those: the new line counts.
+func TestAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.csv")
+	answers := open(t, path)
+	c := Comparison{Rows: someRows(3), Workers: 1, Answers: answers, Methods: []bundled.Method{answering("one", trace.ModeVGPU)}, Run: sound}
+	slow := c.Rows[1].Workload
+	if err := answers.Append(Answer{Workload: slow, Estimator: "one", Version: "1", Verdict: Unknown, Confidence: estimator.Unknown, Reasons: "budget_spent"}); err != nil {
+		t.Fatal(err)
+	}
+	ran := 0
+	c.Run = func(ctx context.Context, w Workload, card *gpu.Profile, r trace.Recording) (*trace.Bundle, error) {
+		ran++
+		return sound(ctx, w, card, r)
+	}
+	for _, x := range []struct {
+		again func(Answer) bool
+		runs  int
+	}{
+		{nil, 2},
+		{func(a Answer) bool { return a.Verdict == Unknown }, 1},
+		{func(a Answer) bool { return a.Verdict == Unknown }, 0},
+		{func(Answer) bool { return true }, 3},
+	} {
+		ran, c.Again = 0, x.again
+		if err := c.Do(t.Context()); err != nil || ran != x.runs {
+			t.Errorf("%v, %d runs, want %d", err, ran, x.runs)
+		}
+	}
+	if err := answers.Close(); err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadAnswers(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, ok := read.Find(slow, "one"); !ok || a.Verdict != Fits || len(read.all) != 3 {
+		t.Errorf("%+v, %d answers", a, len(read.all))
+	}
+}

@@ -10,14 +10,29 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 )
 
+// LeastConstantRows is from how many rows at least a constant is taken: of fewer it would be the error of those rows.
+const LeastConstantRows = 3
+
 // Constant is what a machine's figures hold beside the reserve that an estimator speaks of: the median of measured minus
-// estimated reserve over the rows that are marked for it.
+// estimated reserve over the rows that are marked for it. One that is not Sound is not used.
 type Constant struct {
 	Machine, Estimator string
 	Bytes              int64
 	// Rows is the number of rows that it was taken from, LowBytes and HighBytes the smallest and the largest difference among them.
 	Rows                int
 	LowBytes, HighBytes int64
+}
+
+// Sound says whether the constant can be one: it is of enough rows, and not below zero, for a machine takes nothing away. Where it cannot, what
+// the estimator itself says lies outside of the reserve stands in for it, which comes from the profile of the card.
+func (c *Constant) Sound() bool { return c.Rows >= LeastConstantRows && c.Bytes >= 0 }
+
+// why says what is wrong with a constant that is not sound.
+func (c *Constant) why() string {
+	if c.Rows < LeastConstantRows {
+		return fmt.Sprintf("of %d rows, %d are needed", c.Rows, LeastConstantRows)
+	}
+	return "below zero"
 }
 
 // publishedSuffix marks the estimates that other authors published.
@@ -28,15 +43,18 @@ type Case struct {
 	Row       Row
 	Estimator string
 	Answer    Answer
-	// Answered is false where the answer is Unknown, or the machine of the row has no constant yet.
+	// Answered is false where the answer is Unknown.
 	Answered bool
-	// EstimateBytes is the estimated reserve with the machine's constant.
+	// AddedBytes is what stands for all that the measured figure holds beside the reserve: the machine's constant; where there is none that can be
+	// used, what the estimator says lies outside of the reserve; nothing where the row names no machine.
+	AddedBytes int64
+	// EstimateBytes is the estimated reserve with AddedBytes.
 	EstimateBytes int64
-	// HighBytes is the upper end with the constant; 0 for a published estimate.
+	// HighBytes is the upper end with AddedBytes; 0 for a published estimate.
 	HighBytes int64
 	// CardBytes is what the estimate takes of the card, CapacityBytes what the card has.
 	CardBytes, CapacityBytes int64
-	// ReserveBytes is the measured figure without the constant.
+	// ReserveBytes is the measured figure without AddedBytes.
 	ReserveBytes int64
 }
 
@@ -95,11 +113,15 @@ func Compare(rows []Row, answers *Answers) (*Comparable, error) {
 			if !asked {
 				continue // the row is not in the sample
 			}
-			constant, fitted := constants[row.Machine]
-			if answer.Verdict != Unknown && (fitted || row.Machine == "") {
+			if answer.Verdict != Unknown {
 				x.Answer, x.Answered = answer, true
-				x.EstimateBytes, x.HighBytes = answer.ReservedBytes+constant.Bytes, answer.HighBytes+constant.Bytes
-				x.CardBytes, x.ReserveBytes = answer.ReservedBytes+answer.OutsideBytes, row.MeasuredBytes-constant.Bytes
+				if constant, fitted := constants[row.Machine]; fitted && constant.Sound() {
+					x.AddedBytes = constant.Bytes
+				} else if row.Machine != "" {
+					x.AddedBytes = answer.OutsideBytes
+				}
+				x.EstimateBytes, x.HighBytes = answer.ReservedBytes+x.AddedBytes, answer.HighBytes+x.AddedBytes
+				x.CardBytes, x.ReserveBytes = answer.ReservedBytes+answer.OutsideBytes, row.MeasuredBytes-x.AddedBytes
 			}
 			c.Cases = append(c.Cases, x)
 		}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
@@ -34,21 +35,31 @@ const (
 type Row struct {
 	// Fingerprint stands for all that a run depends on; rows with the same one are the same job. Empty: not known.
 	Fingerprint string `json:"fingerprint"`
+	// Script stands for the script that the run is of; empty: it is found in Arguments.
+	Script string `json:"script,omitempty"`
 	// Arguments are the command of the run: the program first.
 	Arguments []string `json:"arguments"`
 	// ActualBytes is the peak that was measured on the GPU that held most; 0: not known.
 	ActualBytes int64 `json:"actual_bytes"`
 	// EstimateBytes is what a trace of the run said before; 0: there was none.
 	EstimateBytes int64 `json:"estimate_bytes"`
-	// Died says that the run ended for want of memory: it needed more than what was measured.
+	// Died says that the run ended for want of memory: it needed more than what was measured, if anything was.
 	Died bool `json:"died,omitempty"`
 }
 
 // Job is the present one. TraceBytes is what its own trace says; 0: there is none.
 type Job struct {
 	Fingerprint string
+	Script      string
 	Arguments   []string
 	TraceBytes  int64
+}
+
+func scriptOf(named string, arguments []string) string {
+	if named != "" {
+		return named
+	}
+	return script(arguments)
 }
 
 // Answer is what earlier runs say of a job.
@@ -73,12 +84,13 @@ var (
 // Estimate answers from rows in the order of time, the latest last. The error wraps one of those above.
 func Estimate(rows []Row, job Job) (Answer, error) {
 	var equal, other []Row
+	program := scriptOf(job.Script, job.Arguments)
 	for i := range rows {
 		switch r := rows[i]; {
-		case r.ActualBytes <= 0 || r.ActualBytes > estimator.MaxBytes || r.EstimateBytes < 0 || r.EstimateBytes > estimator.MaxBytes:
+		case r.ActualBytes < 0 || r.ActualBytes == 0 && !r.Died || r.ActualBytes > estimator.MaxBytes || r.EstimateBytes < 0 || r.EstimateBytes > estimator.MaxBytes:
 		case same(&r, &job):
 			equal = append(equal, r)
-		case script(r.Arguments) != "" && script(r.Arguments) == script(job.Arguments):
+		case program != "" && scriptOf(r.Script, r.Arguments) == program:
 			other = append(other, r)
 		}
 	}
@@ -108,9 +120,12 @@ func fromEqual(rows []Row, job Job) (Answer, error) {
 	var lived []int64
 	died := int64(0)
 	for _, r := range rows {
-		if r.Died {
+		switch {
+		case r.Died && r.ActualBytes == 0:
+			return Answer{}, fmt.Errorf("%w, and how much it had is not known", ErrDied)
+		case r.Died:
 			died = max(died, r.ActualBytes)
-		} else {
+		default:
 			lived = append(lived, r.ActualBytes)
 		}
 	}
@@ -162,6 +177,22 @@ func fromOther(rows []Row, job Job) (Answer, error) {
 
 func mib(n int64) string { return fmt.Sprintf("%d MiB", n>>20) }
 
+// inWords says a fault of JSON without the names of Go's types.
+func inWords(err error) string {
+	var kind *json.UnmarshalTypeError
+	var form *json.SyntaxError
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return fmt.Sprintf("found %s, and a run must be an object: {\"arguments\": [...], \"actual_bytes\": N}", kind.Value)
+	case errors.As(err, &kind):
+		want := map[reflect.Kind]string{reflect.Int64: "a whole number of bytes, without quotation marks", reflect.Bool: "true or false", reflect.String: "a text", reflect.Slice: "a list of texts"}[kind.Type.Kind()]
+		return fmt.Sprintf("%.80s: found %.80s, and it must be %s", kind.Field, kind.Value, want)
+	case errors.As(err, &form):
+		return fmt.Sprintf("no JSON from its %d. character on: %v", form.Offset, form)
+	}
+	return err.Error()
+}
+
 // Read reads rows, one JSON object a line, the latest last. An error names the line.
 func Read(r io.Reader) ([]Row, error) {
 	var rows []Row
@@ -179,7 +210,7 @@ func Read(r io.Reader) ([]Row, error) {
 		}
 		var row Row
 		if err := json.Unmarshal(text, &row); err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
+			return nil, fmt.Errorf("line %d: %s", number, inWords(err))
 		}
 		if row.ActualBytes < 0 || row.ActualBytes > estimator.MaxBytes || row.EstimateBytes < 0 || row.EstimateBytes > estimator.MaxBytes {
 			return nil, fmt.Errorf("line %d: actual_bytes %d or estimate_bytes %d is out of range", number, row.ActualBytes, row.EstimateBytes)

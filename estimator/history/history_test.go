@@ -42,6 +42,9 @@ func TestEstimate(t *testing.T) {
 		"with the trace":     {runs(3, equal), Job{Fingerprint: "f", TraceBytes: 30 * gib}, Answer{}, ErrDisagree},
 		"one died":           {append(runs(3, equal), with(equal, func(r *Row) { r.Died, r.ActualBytes = true, 12*gib })), job, Answer{}, ErrDied},
 		"one died with less": {append(runs(3, equal), with(equal, func(r *Row) { r.Died, r.ActualBytes = true, 5*gib })), job, Answer{Bytes: 11 * gib, HighBytes: 11 * gib, Runs: 3, Equal: true}, nil},
+		"one died, unknown":  {append(runs(3, equal), with(equal, func(r *Row) { r.Died, r.ActualBytes = true, 0 })), job, Answer{}, ErrDied},
+		"scripts by name":    {runs(8, Row{Script: "sha", ActualBytes: 22 * gib, EstimateBytes: 20 * gib}), Job{Script: "sha", TraceBytes: 10 * gib}, Answer{Bytes: 11 * gib, HighBytes: 11 * gib, Runs: 8}, nil},
+		"another script":     {runs(8, Row{Script: "sha", ActualBytes: 22 * gib, EstimateBytes: 20 * gib}), Job{Script: "ahs", TraceBytes: 10 * gib}, Answer{}, ErrFew},
 		"changed files":      {runs(3, equal), Job{Fingerprint: "new", Arguments: command, TraceBytes: 10 * gib}, Answer{}, ErrFew},
 		"no fingerprint":     {runs(3, equal), Job{Arguments: command, TraceBytes: 10 * gib}, Answer{Bytes: 11 * gib, HighBytes: 11 * gib, Runs: 3, Equal: true}, nil},
 		"other arguments":    {runs(8, other), job, Answer{Bytes: 11 * gib, HighBytes: 11 * gib, Runs: 8}, nil},
@@ -78,7 +81,9 @@ func TestRead(t *testing.T) {
 		t.Errorf("%+v, %v", rows, err)
 	}
 	for text, want := range map[string]string{
-		"{}\n{": "line 2", `{"actual_bytes":-1}`: "line 1: actual_bytes -1", `{"estimate_bytes":9000000000000000000}`: "line 1",
+		"{}\n{": "line 2: no JSON", `[]`: "line 1: found array, and a run must be an object", `{"actual_bytes":"12"}`: "line 1: actual_bytes: found string, and it must be a whole number of bytes",
+		`{"died":1}`: "line 1: died: found number, and it must be true or false", `{"arguments":"python a.py"}`: "line 1: arguments: found string, and it must be a list of texts",
+		`{"actual_bytes":1.5}`: "actual_bytes: found number 1.5, and it must be a whole number of bytes", `{"actual_bytes":-1}`: "line 1: actual_bytes -1", `{"estimate_bytes":9000000000000000000}`: "line 1",
 		strings.Repeat("{}\n", MaxRows+1): "line 10001: more than", "{}\n" + strings.Repeat(" ", maxLineBytes+1): "line 2",
 	} {
 		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
