@@ -142,7 +142,7 @@ func newPatientEstimator(e jobs.Estimator, rows []config.Estimator) patientEstim
 	return patientEstimator{e, limit}
 }
 
-func (e patientEstimator) Estimate(ctx context.Context, bundle []byte, profile string) (estimator.Estimate, error) {
+func (e patientEstimator) Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
 	defer heartbeat.Call(ctx, e.limit)()
-	return e.Estimator.Estimate(ctx, bundle, profile)
+	return e.Estimator.Estimate(ctx, job, bundle, profile)
 }
