@@ -21,8 +21,27 @@ func TestReliabilityNamesRealTests(t *testing.T) {
 			t.Errorf("promise P%d has no row", i)
 		}
 	}
+	tests := testsOfTheTree(t)
+	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`).FindAllString(string(page), -1) {
+		if !tests[name] {
+			t.Errorf("RELIABILITY.md names %s, and there is no such test", name)
+		}
+	}
+	_, matrix, _ := strings.Cut(string(page), "## The fault matrix")
+	matrix, _, _ = strings.Cut(matrix, "\n## ")
+	for _, line := range strings.Split(matrix, "\n") {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && !strings.HasPrefix(line, "|---") && !strings.HasPrefix(line, "| fault ") &&
+			!strings.Contains(cells[2], "Test") && !strings.Contains(cells[2], "open") {
+			t.Errorf("neither a test nor open: %s", line)
+		}
+	}
+}
+
+// testsOfTheTree are the names of all tests, fuzz targets and benchmarks.
+func testsOfTheTree(t *testing.T) map[string]bool {
+	t.Helper()
 	tests := map[string]bool{}
-	err = filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
+	err := filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() && (entry.Name() == ".git" || path == "../build") {
 			return filepath.SkipDir
 		}
@@ -38,18 +57,36 @@ func TestReliabilityNamesRealTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`).FindAllString(string(page), -1) {
-		if !tests[name] {
-			t.Errorf("RELIABILITY.md names %s, and there is no such test", name)
+	return tests
+}
+
+// TestSecurityNamesRealTests holds the table of threats in docs/security.md to the tree: each threat has a test, and each test that is named exists.
+func TestSecurityNamesRealTests(t *testing.T) {
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "\n## By threat\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	tests, rows := testsOfTheTree(t), 0
+	for _, line := range strings.Split(table, "\n") {
+		cells := strings.Split(line, " | ")
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| threat ") {
+			continue
+		}
+		rows++
+		names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`").FindAllStringSubmatch(cells[len(cells)-1], -1)
+		if len(cells) != 3 || len(names) == 0 {
+			t.Errorf("no test in: %s", line)
+		}
+		for _, name := range names {
+			if !tests[name[1]] {
+				t.Errorf("docs/security.md names %s, and there is no such test", name[1])
+			}
 		}
 	}
-	_, matrix, _ := strings.Cut(string(page), "## The fault matrix")
-	matrix, _, _ = strings.Cut(matrix, "\n## ")
-	for _, line := range strings.Split(matrix, "\n") {
-		if cells := strings.Split(line, " | "); len(cells) == 3 && !strings.HasPrefix(line, "|---") && !strings.HasPrefix(line, "| fault ") &&
-			!strings.Contains(cells[2], "Test") && !strings.Contains(cells[2], "open") {
-			t.Errorf("neither a test nor open: %s", line)
-		}
+	if !found || rows < 20 {
+		t.Errorf("%d threats", rows)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/daemon/launch"
@@ -51,6 +52,11 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		return exitUsage
 	}
 	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	// Whatever whoever started this program left open is not for what it starts as the owners of jobs.
+	if err := keepDescriptors(); err != nil {
+		logger.Error("descriptors that were left open are not closed to sbatch", "error", err)
+		return exitFailed
+	}
 	owner, err := user.Lookup(*slurmUser)
 	if err != nil {
 		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v\n", err)
@@ -67,6 +73,20 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// keepDescriptors closes all descriptors but the first three to the programs that this one starts.
+func keepDescriptors() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, entry := range open {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
+	return nil
 }
 
 func serve(ctx context.Context, path string, gid uint32, config launch.Config) error {

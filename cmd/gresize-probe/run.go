@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -112,16 +113,17 @@ type runFlags struct {
 	mode        trace.Mode
 }
 
-// takeSecrets takes the two variables out of the environment: the command must not see them.
+// takeSecrets takes the two variables out of the environment: the command must not see them. What gresize-launch kept from acting before the sandbox stands gets its
+// own name back.
 func takeSecrets(env []string) (url, key string, rest []string) {
 	for _, kv := range env {
 		switch name, value, _ := strings.Cut(kv, "="); name {
-		case "GRESIZE_PROBE_URL":
+		case launch.URLVariable:
 			url = value
-		case "GRESIZE_PROBE_KEY":
+		case launch.KeyVariable:
 			key = value
 		default:
-			rest = append(rest, kv)
+			rest = append(rest, strings.TrimPrefix(kv, launch.LaterPrefix))
 		}
 	}
 	return url, key, rest

@@ -108,7 +108,9 @@ func writeJSONLine(w *bufio.Writer, columns []string, values []any) error {
 		w.WriteByte(separator)
 		w.WriteString(strconv.Quote(column))
 		w.WriteByte(':')
-		w.Write(encoded)
+		if _, err := (harmlessJSON{w}).Write(encoded); err != nil {
+			return err
+		}
 		separator = ','
 	}
 	_, err := w.WriteString("}\n")

@@ -119,7 +119,7 @@ func writeLogJSON(w io.Writer, lines []decisionlog.Line) error {
 	if lines == nil {
 		lines = []decisionlog.Line{}
 	}
-	encoder := json.NewEncoder(w)
+	encoder := json.NewEncoder(harmlessJSON{w})
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(struct {
 		Schema string             `json:"schema"`

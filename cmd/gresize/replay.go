@@ -124,7 +124,7 @@ as not known. Jobs that were never estimated stay as they are.`,
 			}
 			sum.With = with
 			if asJSON {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder := json.NewEncoder(harmlessJSON{cmd.OutOrStdout()})
 				encoder.SetIndent("", "  ")
 				return encoder.Encode(sum)
 			}

@@ -57,7 +57,7 @@ the estimates were; and what these figures do not say.`,
 			sum := report.Make(span, groups, truth, path.siteWords())
 			switch {
 			case asJSON:
-				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder := json.NewEncoder(harmlessJSON{cmd.OutOrStdout()})
 				encoder.SetIndent("", "  ")
 				return encoder.Encode(struct {
 					Schema string    `json:"schema"`

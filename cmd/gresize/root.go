@@ -59,9 +59,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if wantsJSON(args) {
 		// A program that reads JSON gets JSON, whatever happens.
-		_ = json.NewEncoder(stdout).Encode(map[string]any{"error": err.Error(), "exit_code": code})
+		_ = json.NewEncoder(harmlessJSON{stdout}).Encode(map[string]any{"error": err.Error(), "exit_code": code})
 	}
-	fmt.Fprintln(stderr, "gresize:", err)
+	fmt.Fprintln(stderr, "gresize:", harmlessLines(err.Error()))
 	if code == exitUsage {
 		fmt.Fprintln(stderr, "See gresize --help, or gresize VERB --help.")
 	}

@@ -41,7 +41,7 @@ from the job's AdminComment may be given.`,
 				return err
 			}
 			if asJSON {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder := json.NewEncoder(harmlessJSON{cmd.OutOrStdout()})
 				encoder.SetIndent("", "  ")
 				return encoder.Encode(struct {
 					Schema string `json:"schema"`

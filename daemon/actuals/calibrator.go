@@ -87,7 +87,7 @@ func (c *Calibrator) learn(measured []decisionlog.Measured) {
 		if len(c.counted) > 2*learnt {
 			clear(c.counted)
 		}
-		o := calibration.Observation{Key: calibration.Key{GPU: m.GPU, Estimator: m.Estimator, Confidence: m.Confidence}, Ratio: ratio, Died: died}
+		o := calibration.Observation{Key: calibration.Key{GPU: m.GPU, Estimator: m.Estimator, Confidence: m.Confidence}, Ratio: ratio, Died: died, User: m.UID}
 		c.counted[r] = o
 		c.table.Add(o)
 	}

@@ -14,6 +14,9 @@ import (
 const (
 	// window is how many of the latest actuals of a group count: older ones speak of other programs, drivers and estimators.
 	window = 1000
+	// oneUser is how many of them may be of one user: beyond it his later ones take the place of his earlier ones, so that nobody fills a group by himself, with what
+	// his probes were made to say.
+	oneUser = window / 2
 	// rate is the step of the adaptation. The long-run failure rate is off its target by at most about 1/(rate·n) after n jobs.
 	rate = 0.005
 	// beyondDeath is by how much a job that died is taken to have needed more than what it had, or than the margin of its moment. It is not known; that it
@@ -41,6 +44,8 @@ type Observation struct {
 	Ratio float64
 	// Died says that the job ran out of memory: it needed more than can be measured.
 	Died bool
+	// User is whose job it was; 0: not known, or nobody's.
+	User uint32
 }
 
 // Margin is a margin and its evidence.
@@ -68,7 +73,6 @@ func New(options Options) *Table { return &Table{options: options, groups: map[K
 // group holds the latest scores twice: in the order in which they came, and sorted.
 type group struct {
 	recent []score
-	next   int
 	sorted []float64
 	died   int
 	// level is the failure rate that is aimed at at this moment: below the target after failures, above it after none.
@@ -78,6 +82,7 @@ type group struct {
 type score struct {
 	ratio float64
 	died  bool
+	user  uint32
 }
 
 // widen lists the groups that a key belongs to, the narrowest first.
@@ -109,24 +114,24 @@ func (g *group) add(o Observation, target float64) {
 	if o.Died {
 		o.Ratio = min(max(o.Ratio, q, 1)*beyondDeath, maxRatio)
 	}
+	full, mine := o.User != 0 && g.of(o.User) >= oneUser, func(s score) bool { return s.user == o.User }
 	if known {
 		failed := 0.0
 		if o.Ratio > q {
 			failed = 1
 		}
-		g.level += rate * (target - failed)
-		g.level = min(max(g.level, -10*rate), 2*target)
+		if failed > 0 || !full {
+			g.level += rate * (target - failed)
+			g.level = min(max(g.level, -10*rate), 2*target)
+		}
 	}
-	if len(g.recent) < window {
-		g.recent = append(g.recent, score{})
-	} else {
-		old := g.recent[g.next]
-		at := sort.SearchFloat64s(g.sorted, old.ratio)
-		g.sorted = slices.Delete(g.sorted, at, at+1)
-		g.died -= count(old.died)
+	switch {
+	case full:
+		g.remove(slices.IndexFunc(g.recent, mine))
+	case len(g.recent) == window:
+		g.remove(0)
 	}
-	g.recent[g.next] = score{o.Ratio, o.Died}
-	g.next = (g.next + 1) % window
+	g.recent = append(g.recent, score{o.Ratio, o.Died, o.User})
 	g.died += count(o.Died)
 	g.sorted = slices.Insert(g.sorted, sort.SearchFloat64s(g.sorted, o.Ratio), o.Ratio)
 }
@@ -143,7 +148,7 @@ func (t *Table) Died(o Observation) {
 func (g *group) markDied(ratio, target float64) {
 	// The latest of them: nobody else's run has the same bytes by accident, and if so nothing is lost.
 	for i := range g.recent {
-		s := &g.recent[(g.next-1-i+2*len(g.recent))%len(g.recent)]
+		s := &g.recent[len(g.recent)-1-i]
 		if s.died || s.ratio != ratio {
 			continue
 		}
@@ -158,6 +163,23 @@ func (g *group) markDied(ratio, target float64) {
 		g.died++
 		return
 	}
+}
+
+// of is how many of the actuals are of a user.
+func (g *group) of(user uint32) int {
+	n := 0
+	for _, s := range g.recent {
+		n += count(s.user == user)
+	}
+	return n
+}
+
+func (g *group) remove(i int) {
+	old := g.recent[i]
+	at := sort.SearchFloat64s(g.sorted, old.ratio)
+	g.sorted = slices.Delete(g.sorted, at, at+1)
+	g.died -= count(old.died)
+	g.recent = slices.Delete(g.recent, i, i+1)
 }
 
 func count(yes bool) int {

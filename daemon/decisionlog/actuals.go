@@ -154,6 +154,7 @@ type Measured struct {
 	// ID grows with time; a job may have several, and the largest peak of a run counts.
 	ID, Job int64
 	Run     int
+	UID     uint32
 	At      time.Time
 	// GPU, Estimator and Confidence are those of the estimate for the card on which the job ran.
 	GPU, Estimator, Confidence string
@@ -168,7 +169,7 @@ type Measured struct {
 
 // Measured returns estimates with what was measured, oldest first, of actuals with a larger id than after. Jobs whose estimate has no number are left out.
 func (l *Log) Measured(ctx context.Context, after int64, limit int) ([]Measured, error) {
-	rows, err := l.db.QueryContext(ctx, `SELECT a.id, a.job, a.run, a.at, e.gpu, e.estimator, e.confidence, e.comfortable_high_bytes, coalesce(a.peak_bytes, 0), a.outcome, coalesce(a.elapsed_gpu_seconds, 0)
+	rows, err := l.db.QueryContext(ctx, `SELECT a.id, a.job, a.run, (SELECT uid FROM jobs WHERE id = a.job), a.at, e.gpu, e.estimator, e.confidence, e.comfortable_high_bytes, coalesce(a.peak_bytes, 0), a.outcome, coalesce(a.elapsed_gpu_seconds, 0)
 		FROM actuals a INDEXED BY actuals_peaks JOIN estimates e
 		ON e.id = iif(a.after_rewrite, (SELECT d.estimate FROM decisions d WHERE d.job = a.job ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = a.job))
 		WHERE a.id > ? AND (a.peak_bytes IS NOT NULL OR a.outcome = 'out_of_memory') AND e.comfortable_high_bytes > 0 ORDER BY a.id LIMIT ?`, after, limit)
@@ -179,7 +180,7 @@ func (l *Log) Measured(ctx context.Context, after int64, limit int) ([]Measured,
 	if err := each(rows, func() error {
 		var m Measured
 		var at int64
-		err := rows.Scan(&m.ID, &m.Job, &m.Run, &at, &m.GPU, &m.Estimator, &m.Confidence, &m.EstimateBytes, &m.PeakBytes, &m.Outcome, &m.ElapsedGPUSeconds)
+		err := rows.Scan(&m.ID, &m.Job, &m.Run, &m.UID, &at, &m.GPU, &m.Estimator, &m.Confidence, &m.EstimateBytes, &m.PeakBytes, &m.Outcome, &m.ElapsedGPUSeconds)
 		m.At = instant(at)
 		all = append(all, m)
 		return err

@@ -76,7 +76,7 @@ func TestActuals(t *testing.T) {
 		t.Errorf("%+v %v", lines, err)
 	}
 	measured, err := l.LatestMeasured(ctx, 10)
-	want := Measured{Job: id, At: died.At, GPU: "rtx3060", Estimator: "vgpu", Confidence: "exact", EstimateBytes: 100, Outcome: OutOfMemory, ElapsedGPUSeconds: 90}
+	want := Measured{Job: id, UID: 1001, At: died.At, GPU: "rtx3060", Estimator: "vgpu", Confidence: "exact", EstimateBytes: 100, Outcome: OutOfMemory, ElapsedGPUSeconds: 90}
 	if err != nil || len(measured) != 2 {
 		t.Fatalf("%+v %v", measured, err)
 	}

@@ -165,6 +165,8 @@ type life struct {
 	array bool
 	// report is what arrived from the probe; it belongs to Manager.mu.
 	report *report
+	// receiving says that a bundle of the probe is being written to the spool; it belongs to Manager.mu.
+	receiving bool
 	// checkedSpool says that a bundle of an earlier life of the daemon was looked for.
 	checkedSpool bool
 	// since is when the present state was reached, or when this daemon took it over.

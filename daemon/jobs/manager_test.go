@@ -157,6 +157,7 @@ type bench struct {
 	manager *Manager
 	log     *decisionlog.Log
 	hold    time.Duration
+	dir     string
 }
 
 func newBench(t *testing.T, mode Mode, hold time.Duration) *bench {
@@ -170,7 +171,7 @@ func newBench(t *testing.T, mode Mode, hold time.Duration) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{t: t, slurm: newCluster(), log: log, hold: hold}
+	b := &bench{t: t, slurm: newCluster(), log: log, hold: hold, dir: dir}
 	b.manager = New(Config{Poll: 10 * time.Millisecond, LaunchSettle: 100 * time.Millisecond, Settings: Settings{Mode: mode, Hold: hold, Watch: 100 * time.Millisecond,
 		Probe: ProbeOptions{Partition: "cpu", URL: "http://127.0.0.1:1", TimeLimitMinutes: 5, CPUs: 1, MemoryMiB: 100, Steps: 4, Budget: time.Minute, MaxRunning: 2},
 		Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{"gpu12g": true, "gpu80g": true},

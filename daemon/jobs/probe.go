@@ -304,13 +304,26 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	return job, nil
 }
 
-// ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die.
+// ProbeBundle takes a probe's bundle. When it returns nil, the bundle is on disk and the daemon may die. Of several at once one is taken, and the others change
+// nothing: the bundle on disk is the one whose hash is recorded.
 func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
-	l, _, err := m.authorize(name, key)
+	m.mu.Lock()
+	l, err := m.authorizeLocked(name, key)
+	if err == nil && l.receiving {
+		err = ErrUnknownProbe
+	}
+	if err == nil {
+		l.receiving = true
+	}
+	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	if err := m.config.Spool.PutBundle(l.job.Token, bundle); err != nil {
+	err = m.config.Spool.PutBundle(l.job.Token, bundle)
+	m.mu.Lock()
+	l.receiving = false
+	m.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	return m.setReport(name, key, newReport(bundle))
@@ -330,6 +343,9 @@ func (m *Manager) ProbeFailure(name, key string, reason estimator.Reason) error 
 func (m *Manager) setReport(name, key string, r *report) error {
 	m.mu.Lock()
 	l, err := m.authorizeLocked(name, key)
+	if err == nil && l.receiving {
+		err = ErrUnknownProbe // a bundle of this probe is being written at this moment
+	}
 	if err == nil {
 		l.report = r
 	}

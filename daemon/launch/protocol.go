@@ -11,6 +11,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"github.com/gresize/gresize/estimator/strictjson"
 )
@@ -75,8 +76,8 @@ func (r *Request) Validate() error {
 		return errors.New("key: not a key")
 	case !probeURL.MatchString(r.URL):
 		return fmt.Errorf("url: %.80q is not used", r.URL)
-	case len(r.WorkDir) > maxPathBytes || !strings.HasPrefix(r.WorkDir, "/") || strings.ContainsRune(r.WorkDir, 0):
-		return fmt.Errorf("work_dir: %.80q is no absolute path", r.WorkDir)
+	case len(r.WorkDir) > maxPathBytes || !strings.HasPrefix(r.WorkDir, "/") || strings.ContainsFunc(r.WorkDir, unicode.IsControl):
+		return fmt.Errorf("work_dir: %.80q is no absolute path without control characters", r.WorkDir)
 	case r.TimeLimitMinutes < 1 || r.TimeLimitMinutes > maxMinutes:
 		return fmt.Errorf("time_limit_minutes: %d", r.TimeLimitMinutes)
 	case r.CPUs < 1 || r.CPUs > maxCPUs:

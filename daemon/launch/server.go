@@ -29,7 +29,20 @@ import (
 const (
 	KeyVariable = "GRESIZE_PROBE_KEY"
 	URLVariable = "GRESIZE_PROBE_URL"
+	// LaterPrefix stands before the name of a variable of the job that would act before the sandbox stands, on the shell and the loader that start the probe.
+	// The probe takes it off again.
+	LaterPrefix = "GRESIZE_JOB_"
 )
+
+// actsAtOnce are such variables; a name that ends in * stands for all that begin like it.
+var actsAtOnce = []string{"LD_*", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "PS4", "IFS", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "MALLOC_*", "GODEBUG", "GOTRACEBACK", "GOGC", "GOMEMLIMIT", "GOMAXPROCS"}
+
+func actsBeforeTheSandbox(name string) bool {
+	return slices.ContainsFunc(actsAtOnce, func(known string) bool {
+		prefix, all := strings.CutSuffix(known, "*")
+		return name == known || all && strings.HasPrefix(name, prefix)
+	})
+}
 
 // Bounds on the work of the privileged half.
 const (
@@ -231,8 +244,11 @@ func probeEnvironment(r Request) []byte {
 	for _, v := range r.Environment {
 		name, _, _ := bytes.Cut(v, []byte("="))
 		n := string(name)
-		if strings.HasPrefix(n, "SLURM_") || strings.HasPrefix(n, "SBATCH_") || strings.HasPrefix(n, "SRUN_") || n == KeyVariable || n == URLVariable {
+		if strings.HasPrefix(n, "SLURM_") || strings.HasPrefix(n, "SBATCH_") || strings.HasPrefix(n, "SRUN_") || n == KeyVariable || n == URLVariable || strings.HasPrefix(n, LaterPrefix) {
 			continue
+		}
+		if actsBeforeTheSandbox(n) {
+			b.WriteString(LaterPrefix)
 		}
 		b.Write(v)
 		b.WriteByte(0)

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 )
 
 // MaxBundleBytes bounds the bundle of one probe.
@@ -63,6 +64,9 @@ func Open(dir string) (*Spool, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open spool: %w", err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("open spool: %s belongs to user %d, who could read and change what is in it, use chown", dir, stat.Uid)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return nil, fmt.Errorf("open spool: %s can be read by others (mode %04o): it holds environments of jobs, use chmod 700", dir, info.Mode().Perm())
@@ -163,11 +167,15 @@ func (s *Spool) get(token, suffix string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Open(path)
+	// O_NONBLOCK: a pipe in this place must not stop the daemon.
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read spool: %w", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("read spool: %s is no regular file", path), err)
+	}
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read spool: %w", err)

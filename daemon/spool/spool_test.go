@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -88,5 +90,52 @@ func TestOpenAndKeepClean(t *testing.T) {
 	}
 	if _, err := Open(dir); err == nil {
 		t.Error("a folder that everyone can read was taken")
+	}
+}
+
+// TestWhatOthersPutInItsPlace: a link, a pipe or a folder where a file of the spool should be is not read, and a folder of another user is no spool.
+func TestWhatOthersPutInItsPlace(t *testing.T) {
+	s, dir := open(t)
+	outside := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(outside, []byte(`{"script":"c2VjcmV0"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for token, put := range map[string]func(path string) error{
+		"link":   func(path string) error { return os.Symlink(outside, path) },
+		"pipe":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"folder": func(path string) error { return os.Mkdir(path, 0o700) },
+		"device": func(path string) error { return os.Symlink("/dev/zero", path) },
+	} {
+		for _, suffix := range []string{jobSuffix, bundleSuffix} {
+			if err := put(filepath.Join(dir, token+suffix)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if j, err := s.Job(token); err == nil {
+			t.Errorf("%s: read %+v", token, j)
+		}
+		if b, err := s.Bundle(token); err == nil {
+			t.Errorf("%s: read %q", token, b)
+		}
+	}
+	// What is written takes the place of a link, and does not follow it.
+	if err := s.PutBundle("link", []byte("mine")); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(outside); err != nil || string(data) != `{"script":"c2VjcmV0"}` {
+		t.Errorf("the file outside is %q now: %v", data, err)
+	}
+	if b, err := s.Bundle("link"); err != nil || string(b) != "mine" {
+		t.Errorf("%q %v", b, err)
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	foreign := filepath.Join(t.TempDir(), "spool")
+	if err := errors.Join(os.Mkdir(foreign, 0o700), os.Chown(foreign, 1001, 1001)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(foreign); err == nil || !strings.Contains(err.Error(), "user 1001") {
+		t.Errorf("a folder of another user was taken: %v", err)
 	}
 }
