@@ -179,10 +179,11 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 			to[k] = g
 		}
 		g.Jobs++
+		g.Tasks += job.Tasks
 		switch {
 		case job.TimeLimitMinutes > 0:
 			g.LimitedJobs++
-			g.LimitMinutes += job.TimeLimitMinutes
+			g.LimitMinutes += job.TimeLimitMinutes * job.Tasks
 		case job.TimeLimitMinutes < 0:
 			g.UnlimitedJobs++
 		}

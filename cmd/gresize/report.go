@@ -71,7 +71,11 @@ the estimates were; and what these figures do not say.`,
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No job is like that.")
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d jobs of %d users, submitted from %s to %s\n", span.Jobs, span.Users, span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
+			arrays := ""
+			if span.Tasks > span.Jobs {
+				arrays = fmt.Sprintf(" (%d with the tasks of arrays)", span.Tasks)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%d jobs%s of %d users, submitted from %s to %s\n", span.Jobs, arrays, span.Users, span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
 			return writeReport(cmd.OutOrStdout(), sum)
 		},
 	}
@@ -106,9 +110,9 @@ var outcomeText = map[report.Outcome]string{
 func writeReport(w io.Writer, r report.Report) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\nGPU-hours by time limit\n")
-	fmt.Fprintln(table, "CARD\tJOBS\tASKED\tNEEDED\tFREED\tNO LIMIT\t")
+	fmt.Fprintln(table, "CARD\tTASKS ASKED\tNEEDED\tHOURS ASKED\tNEEDED\tFREED\tJOBS WITHOUT LIMIT\t")
 	for _, c := range append(slices.Clone(r.Cards), r.Total) {
-		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.0f\t%.0f\t%d\t\n", printable(c.Kind, 40), c.Asked, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t\n", printable(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -175,19 +179,31 @@ func writeTruth(w io.Writer, t decisionlog.Truth) error {
 	return table.Flush()
 }
 
+// reportColumns are the columns of the CSV form. They stay; more may be added at the end. What a section has no value for is empty.
+var reportColumns = []string{"section", "name", "code", "jobs", "gpu_hours_asked", "gpu_hours_needed", "gpu_hours_freed", "jobs_without_limit", "tasks", "tasks_needed",
+	"runs_over", "mean_error_percent", "worst_error_percent"}
+
 func writeReportCSV(w io.Writer, r report.Report) error {
 	table := newCSV(w)
-	if err := table.row("section", "name", "code", "jobs", "gpu_hours_asked", "gpu_hours_needed", "gpu_hours_freed", "jobs_without_limit"); err != nil {
+	if err := table.row(reportColumns...); err != nil {
 		return err
 	}
-	hours := func(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
+	row := func(section, name, code string, values map[string]string) error {
+		cells := []string{section, name, code}
+		for _, column := range reportColumns[len(cells):] {
+			cells = append(cells, values[column])
+		}
+		return table.row(cells...)
+	}
+	number := func(h float64) string { return strconv.FormatFloat(h, 'f', 2, 64) }
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for i, c := range append(slices.Clone(r.Cards), r.Total) {
 		section := "card"
 		if i == len(r.Cards) {
 			section = "total"
 		}
-		if err := table.row(section, printable(c.Kind, maxTextRunes), "", count(c.Asked), hours(c.GPUHoursAsked), hours(c.GPUHoursNeeded), hours(c.GPUHoursFreed), count(c.WithoutLimit)); err != nil {
+		if err := row(section, printable(c.Kind, maxTextRunes), "", map[string]string{"jobs": count(c.Asked), "tasks": count(c.TasksAsked), "tasks_needed": count(c.TasksNeeded),
+			"gpu_hours_asked": number(c.GPUHoursAsked), "gpu_hours_needed": number(c.GPUHoursNeeded), "gpu_hours_freed": number(c.GPUHoursFreed), "jobs_without_limit": count(c.WithoutLimit)}); err != nil {
 			return err
 		}
 	}
@@ -196,12 +212,18 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 		n    int64
 	}{{"known", r.Actuals.Known}, {"died_of_memory", r.Actuals.Died}, {"died_after_rewrite", r.Actuals.DiedAfterRewrite}, {"run_again", r.Actuals.RanAgain},
 		{"shadow_measured", r.Actuals.ShadowMeasured}, {"shadow_over_need", r.Actuals.WouldHaveDied}, {"from_cache", r.Actuals.FromCache}} {
-		if err := table.row("actual", line.name, "", count(line.n), "", "", "", ""); err != nil {
+		if err := row("actual", line.name, "", map[string]string{"jobs": count(line.n)}); err != nil {
 			return err
 		}
 	}
 	for _, line := range r.Outcomes {
-		if err := table.row("outcome", string(line.Outcome), line.Code, count(line.Jobs), hours(line.GPUHours), "", "", ""); err != nil {
+		if err := row("outcome", string(line.Outcome), line.Code, map[string]string{"jobs": count(line.Jobs), "tasks": count(line.Tasks), "gpu_hours_asked": number(line.GPUHours)}); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.Actuals.Errors {
+		if err := row("error", printable(e.GPU, maxTextRunes), printable(e.Estimator, maxTextRunes)+" "+e.Confidence, map[string]string{"jobs": count(e.Runs), "runs_over": count(e.Over),
+			"mean_error_percent": number(e.MeanPercent), "worst_error_percent": number(e.WorstPercent)}); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,8 @@ type Job struct {
 	TimeLimitMinutes int64 `json:"time_limit_minutes,omitempty"`
 	// SlurmVersion is the controller's release at submission, e.g. 22.05.8; empty: not known.
 	SlurmVersion string `json:"slurm_version,omitempty"`
+	// Tasks are those of an array, 1 of any other job; 0 is taken for 1.
+	Tasks int64 `json:"tasks,omitempty"`
 }
 
 // NoTimeLimit is the TimeLimitMinutes of a job that may run for ever.
@@ -128,9 +130,9 @@ func (l *Log) AddJob(ctx context.Context, j Job, first Event, d *Decision) (int6
 	err = l.inTransaction(ctx, func(tx *sql.Tx) error {
 		done, err := tx.ExecContext(ctx, `INSERT INTO jobs (token, mode, state, finished, uid, gid, job_name, partition_name, account, qos, work_dir, asked, asked_text,
 			profile, fingerprint, script_sha256, submitted_at, begin_at, hold_until, updated_at,
-			time_limit_minutes, slurm_version) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?)`,
+			time_limit_minutes, slurm_version, tasks) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?,?)`,
 			j.Token, j.Mode, first.State, j.Finished, j.UID, j.GID, text(j.Name), text(j.Partition), text(j.Account), text(j.QOS), text(j.WorkDir), string(asked), text(j.Asked.String()),
-			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion)
+			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion, max(j.Tasks, 1))
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func openLog(t *testing.T) (*Log, string) {
 
 func sampleJob(token string) Job {
 	return Job{Token: token, Mode: "enforce", UID: 1001, GID: 100, Name: "train\xff", Partition: "gpu", WorkDir: "/home/a b", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"},
-		Profile: "a100-80", Fingerprint: "f", ScriptSHA256: "s", SubmittedAt: at, HoldUntil: at.Add(time.Minute), TimeLimitMinutes: 90, SlurmVersion: "22.05.8"}
+		Profile: "a100-80", Fingerprint: "f", ScriptSHA256: "s", SubmittedAt: at, HoldUntil: at.Add(time.Minute), TimeLimitMinutes: 90, SlurmVersion: "22.05.8", Tasks: 1}
 }
 
 func TestWholeStory(t *testing.T) {

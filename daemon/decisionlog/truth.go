@@ -35,31 +35,49 @@ type EstimateError struct {
 	WorstPercent float64 `json:"worst_error_percent"`
 }
 
+// truthQueries are the questions of Truth. Each walks through an index that holds nothing but what it asks for; the jobs themselves are looked up only where a
+// filter wants it.
+func (f Filter) truthQueries() (outcomes, died, again, cached, shadow, wrong string, args []any) {
+	condition, _, args := f.where()
+	of := func(job string) string {
+		if condition == "1" {
+			return ""
+		}
+		// #nosec G202 -- condition is of our words and placeholders alone
+		return ` AND EXISTS (SELECT 1 FROM jobs WHERE id = ` + job + ` AND ` + condition + `)`
+	}
+	outcomes = `SELECT total(outcome <> 'unknown'), total(outcome = 'out_of_memory') FROM jobs INDEXED BY jobs_by_group WHERE outcome IS NOT NULL AND ` + condition
+	died = `SELECT count(*) FROM jobs INDEXED BY jobs_out_of_memory WHERE outcome = 'out_of_memory'
+		AND EXISTS (SELECT 1 FROM actuals a WHERE a.job = jobs.id AND a.outcome = 'out_of_memory' AND a.after_rewrite = 1) AND ` + condition
+	again = `SELECT count(*) FROM rescues r WHERE r.state = 'restored'` + of("r.job")
+	cached = `SELECT count(DISTINCT e.job) FROM estimates e INDEXED BY estimates_taken_over WHERE e.from_job IS NOT NULL` + of("e.job")
+	// Sources may speak of the same run: the largest peak of a run counts.
+	runs := `(SELECT a.job AS job, max(a.peak_bytes) AS peak, max(a.after_rewrite) AS rewritten FROM actuals a INDEXED BY actuals_by_job WHERE a.peak_bytes IS NOT NULL` + of("a.job") + ` GROUP BY a.job, a.run) r`
+	latest := `(SELECT max(id) FROM decisions WHERE job = r.job)`
+	shadow = `SELECT count(*), total(r.peak > d.need_bytes) FROM ` + runs + ` JOIN jobs j ON j.id = r.job JOIN decisions d ON d.id = ` + latest + `
+		WHERE j.mode = 'shadow' AND j.verdict = 'rewrite' AND d.need_bytes > 0`
+	wrong = `SELECT e.gpu, e.estimator, e.confidence, count(*), total(r.peak > e.comfortable_high_bytes),
+		avg(100.0 * (r.peak - e.comfortable_high_bytes) / e.comfortable_high_bytes), max(100.0 * (r.peak - e.comfortable_high_bytes) / e.comfortable_high_bytes)
+		FROM ` + runs + ` JOIN estimates e ON e.id = iif(r.rewritten, (SELECT estimate FROM decisions WHERE id = ` + latest + `), (SELECT min(id) FROM estimates WHERE job = r.job))
+		WHERE e.comfortable_high_bytes > 0 GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`
+	return outcomes, died, again, cached, shadow, wrong, args
+}
+
 // Truth sums up what is known of the jobs that a filter chooses.
 func (l *Log) Truth(ctx context.Context, f Filter) (Truth, error) {
-	condition, _, args := f.where()
+	outcomes, died, again, cached, shadow, wrong, args := f.truthQueries()
 	t := Truth{Errors: []EstimateError{}}
 	fail := func(err error) (Truth, error) { return Truth{}, fmt.Errorf("sum up actuals: %w", err) }
-	err := l.db.QueryRowContext(ctx, `SELECT total(outcome IS NOT NULL AND outcome <> 'unknown'), total(outcome IS 'out_of_memory'),
-		total(outcome IS 'out_of_memory' AND EXISTS (SELECT 1 FROM actuals a WHERE a.job = jobs.id AND a.outcome = 'out_of_memory' AND a.after_rewrite = 1)),
-		total(EXISTS (SELECT 1 FROM rescues r WHERE r.job = jobs.id AND r.state = 'restored')), total(EXISTS (SELECT 1 FROM estimates e WHERE e.job = jobs.id AND e.from_job IS NOT NULL))
-		FROM jobs WHERE `+condition, args...).Scan(counted(&t.Known), counted(&t.Died), counted(&t.DiedAfterRewrite), counted(&t.RanAgain), counted(&t.FromCache))
-	if err != nil {
-		return fail(err)
+	for _, q := range []struct {
+		query string
+		into  []any
+	}{{outcomes, []any{counted(&t.Known), counted(&t.Died)}}, {died, []any{&t.DiedAfterRewrite}}, {again, []any{&t.RanAgain}}, {cached, []any{&t.FromCache}},
+		{shadow, []any{&t.ShadowMeasured, counted(&t.WouldHaveDied)}}} {
+		if err := l.db.QueryRowContext(ctx, q.query, args...).Scan(q.into...); err != nil {
+			return fail(err)
+		}
 	}
-	// Sources may speak of the same run: the largest peak of a run counts.
-	runs := `SELECT j.id AS job, j.mode AS mode, j.verdict AS verdict, a.run AS run, max(a.peak_bytes) AS peak, max(a.after_rewrite) AS rewritten
-		FROM (SELECT * FROM jobs WHERE ` + condition + `) j JOIN actuals a ON a.job = j.id WHERE a.peak_bytes IS NOT NULL GROUP BY j.id, a.run`
-	err = l.db.QueryRowContext(ctx, `SELECT count(*), total(r.peak > d.need_bytes) FROM (`+runs+`) r JOIN decisions d ON d.id = (SELECT max(id) FROM decisions WHERE job = r.job)
-		WHERE r.mode = 'shadow' AND r.verdict = 'rewrite' AND d.need_bytes > 0`, args...).Scan(&t.ShadowMeasured, counted(&t.WouldHaveDied))
-	if err != nil {
-		return fail(err)
-	}
-	// #nosec G202 -- condition is of our words and placeholders alone
-	rows, err := l.db.QueryContext(ctx, `SELECT e.gpu, e.estimator, e.confidence, count(*), total(r.peak > e.comfortable_high_bytes),
-		avg(100.0 * (r.peak - e.comfortable_high_bytes) / e.comfortable_high_bytes), max(100.0 * (r.peak - e.comfortable_high_bytes) / e.comfortable_high_bytes)
-		FROM (`+runs+`) r JOIN estimates e ON e.id = iif(r.rewritten, (SELECT d.estimate FROM decisions d WHERE d.job = r.job ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = r.job))
-		WHERE e.comfortable_high_bytes > 0 GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, args...)
+	rows, err := l.db.QueryContext(ctx, wrong, args...)
 	if err != nil {
 		return fail(err)
 	}

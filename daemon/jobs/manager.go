@@ -175,6 +175,8 @@ type life struct {
 	fromJob, verified int64
 	// code is that of the latest transition.
 	code string
+	// considered is the since of the state in which the log was asked whether the job needs a probe: one that waits for a place does not ask again.
+	considered time.Time
 	// tries counts failed calls in the present state.
 	tries int
 	busy  bool
@@ -331,6 +333,13 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	now := time.Now()
 	s := submission{job: describe(r, settings, now), first: decisionlog.Event{At: now}}
+	var array *spool.Array
+	if r.ArrayInx != "" {
+		// One that is not understood is left alone below.
+		if array, _ = parseArray(r.ArrayInx); array != nil {
+			s.job.Tasks = int64(array.Count)
+		}
+	}
 	code, reason := ineligible(r)
 	if code == "" && r.ArrayInx != "" && !settings.Arrays {
 		code, reason = codeArray, "it is an array, and the site does not want arrays to be looked at"
@@ -349,11 +358,6 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		s.decision = &decisionlog.Decision{At: now, Verdict: decisionlog.LeaveAlone, Code: code, Reason: "the job was left alone: " + reason}
 		m.enqueue(s)
 		return pass
-	}
-	var array *spool.Array
-	if r.ArrayInx != "" {
-		// ineligible has read it before.
-		array, _ = parseArray(r.ArrayInx)
 	}
 	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
 	// In shadow mode nothing is dropped, but the decision is the one that enforcing would make.
@@ -528,7 +532,8 @@ func (m *Manager) loop(ctx context.Context) {
 		if idle {
 			continue
 		}
-		if time.Since(lastLook) >= m.config.Poll {
+		looked := time.Since(lastLook) >= m.config.Poll
+		if looked {
 			m.config.Failpoint("look")
 			view, err := m.look(ctx)
 			lastLook = time.Now()
@@ -546,7 +551,7 @@ func (m *Manager) loop(ctx context.Context) {
 				m.mu.Unlock()
 			}
 		}
-		m.advanceAll(ctx)
+		m.advanceReady(ctx, looked)
 	}
 }
 
@@ -581,15 +586,22 @@ func (m *Manager) look(ctx context.Context) (*queueView, error) {
 	return view, err
 }
 
-func (m *Manager) advanceAll(ctx context.Context) {
+// advanceReady takes a step with every job after a look at the queue. In between, only with those for which something has changed: a hundred submissions a
+// second must not make thousands of others be looked after a hundred times.
+func (m *Manager) advanceReady(ctx context.Context, looked bool) {
 	m.mu.Lock()
-	view := m.lastQueue
+	view, places := m.lastQueue, m.now().Probe.MaxRunning-len(m.probes)
 	var ready []*life
 	for _, l := range m.open {
-		if !l.busy {
-			l.busy = true
-			ready = append(ready, l)
+		// The state of a job that is not busy is nobody's at this moment.
+		if l.busy || !looked && l.report == nil && (l.job.State != StateFound || places <= 0) {
+			continue
 		}
+		if !looked && l.report == nil {
+			places--
+		}
+		l.busy = true
+		ready = append(ready, l)
 	}
 	m.mu.Unlock()
 	for _, l := range ready {

@@ -72,6 +72,9 @@ func (m *Manager) waitsTooLong(l *life) bool {
 
 // launchProbe writes down that a probe is asked for, and asks.
 func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
+	if l.considered.Equal(l.since) && !m.placeFree() {
+		return false
+	}
 	if again, left := m.diedBefore(ctx, l); left {
 		return again
 	}
@@ -84,6 +87,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 			return again
 		}
 	}
+	l.considered = l.since
 	key := randomWord(32)
 	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token, nth: len(l.seen)}
 	m.mu.Lock()
@@ -126,6 +130,13 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	}
 	m.setProbeJob(ctx, p, id)
 	return false
+}
+
+// placeFree says whether one more probe may run.
+func (m *Manager) placeFree() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.probes) < m.now().Probe.MaxRunning
 }
 
 func (m *Manager) setProbeJob(ctx context.Context, p *probe, id uint32) {
@@ -271,6 +282,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 	if l.probe != nil {
 		m.forget(l.probe)
 		l.probe = nil
+		m.poke() // somebody else may wait for its place
 	}
 	return true
 }

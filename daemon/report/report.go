@@ -69,7 +69,9 @@ func OutcomeOf(mode, state string, verdict decisionlog.Verdict, code string) Out
 
 // Report is the sum.
 type Report struct {
+	// Jobs are submissions; Tasks count each task of an array.
 	Jobs     int64         `json:"jobs"`
+	Tasks    int64         `json:"tasks"`
 	Users    int64         `json:"users"`
 	Outcomes []OutcomeLine `json:"outcomes"`
 	Cards    []Card        `json:"cards"`
@@ -85,6 +87,7 @@ type OutcomeLine struct {
 	Outcome Outcome `json:"outcome"`
 	Code    string  `json:"code,omitempty"`
 	Jobs    int64   `json:"jobs"`
+	Tasks   int64   `json:"tasks"`
 	// GPUHours are those asked for, by time limits.
 	GPUHours float64 `json:"gpu_hours_asked"`
 }
@@ -95,6 +98,8 @@ type Card struct {
 	// Asked and Needed are the jobs that asked for this kind, and those that would do with it.
 	Asked          int64   `json:"jobs_asked"`
 	Needed         int64   `json:"jobs_needed"`
+	TasksAsked     int64   `json:"tasks_asked"`
+	TasksNeeded    int64   `json:"tasks_needed"`
 	GPUHoursAsked  float64 `json:"gpu_hours_asked"`
 	GPUHoursNeeded float64 `json:"gpu_hours_needed"`
 	// GPUHoursFreed is negative where jobs moved to this kind. That of the total is what moved.
@@ -154,7 +159,7 @@ func gpusOf(r request.Request) float64 {
 
 // Make sums up. truth is what is known of what the jobs really used; own are the words with which the site tells its cards apart; empty: every feature counts.
 func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.Truth, own map[string]bool) Report {
-	r := Report{Jobs: span.Jobs, Users: span.Users, Actuals: truth, Total: Card{Kind: TotalKind}}
+	r := Report{Jobs: span.Jobs, Tasks: span.Tasks, Users: span.Users, Actuals: truth, Total: Card{Kind: TotalKind}}
 	cards := map[string]*Card{}
 	card := func(kind string) *Card {
 		if cards[kind] == nil {
@@ -177,6 +182,7 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.T
 			lines[k] = &OutcomeLine{Outcome: outcome, Code: g.Code}
 		}
 		lines[k].Jobs += g.Jobs
+		lines[k].Tasks += g.Tasks
 		lines[k].GPUHours += hours
 		before := Kind(g.Asked, own)
 		after := before
@@ -188,9 +194,11 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.T
 		}
 		from, to := card(before), card(after)
 		from.Asked += g.Jobs
+		from.TasksAsked += g.Tasks
 		from.GPUHoursAsked += hours
 		from.WithoutLimit += g.Jobs - g.LimitedJobs
 		to.Needed += g.Jobs
+		to.TasksNeeded += g.Tasks
 		to.GPUHoursNeeded += hours
 		withoutLimit += g.Jobs - g.LimitedJobs
 	}
@@ -200,6 +208,8 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.T
 		r.Cards = append(r.Cards, c)
 		r.Total.Asked += c.Asked
 		r.Total.Needed += c.Needed
+		r.Total.TasksAsked += c.TasksAsked
+		r.Total.TasksNeeded += c.TasksNeeded
 		r.Total.GPUHoursAsked += c.GPUHoursAsked
 		r.Total.GPUHoursNeeded += c.GPUHoursNeeded
 		r.Total.GPUHoursFreed += max(c.GPUHoursFreed, 0)
@@ -240,7 +250,7 @@ func withWordsGiven(own map[string]bool, groups []decisionlog.Group) map[string]
 func notKnown(shadow, withoutLimit int64, r Report) []string {
 	says := []string{
 		fmt.Sprintf("Hours are the time limits that owners gave, not what jobs took. Of %d of %d jobs it is known how they ended (docs/actuals.md).", r.Actuals.Known, r.Jobs),
-		"A job counts with the GPUs that its request names; on several nodes, or by the task, it has more.",
+		"A job, and each task of an array, counts with the GPUs that its request names; on several nodes, or by the task of an srun, it has more.",
 	}
 	if withoutLimit > 0 {
 		says = append(says, fmt.Sprintf("%d of %d jobs gave no time limit, or it was not recorded: they are in no hours.", withoutLimit, r.Jobs))

@@ -65,16 +65,16 @@ func TestOutcomes(t *testing.T) {
 func TestReport(t *testing.T) {
 	large := request.Request{TresPerNode: "gres:gpu:2", Features: "gpu80g"}
 	small := request.Request{TresPerNode: "gres:gpu:2", Features: "gpu12g"}
-	r := Make(decisionlog.Span{Jobs: 10, Users: 3}, []decisionlog.Group{
-		{Asked: large, Now: small, Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 4, LimitedJobs: 3, LimitMinutes: 180, UnlimitedJobs: 1},
-		{Asked: large, Now: small, Mode: "enforce", State: jobs.StateRestored, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 1, LimitedJobs: 1, LimitMinutes: 60},
-		{Asked: small, Mode: "enforce", State: jobs.StateLeftAlone, Verdict: decisionlog.LeaveAlone, Code: "array_job", Jobs: 5, LimitedJobs: 5, LimitMinutes: 600},
+	r := Make(decisionlog.Span{Jobs: 10, Tasks: 24, Users: 3}, []decisionlog.Group{
+		{Asked: large, Now: small, Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 4, Tasks: 4, LimitedJobs: 3, LimitMinutes: 180, UnlimitedJobs: 1},
+		{Asked: large, Now: small, Mode: "enforce", State: jobs.StateRestored, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 1, Tasks: 1, LimitedJobs: 1, LimitMinutes: 60},
+		{Asked: small, Mode: "enforce", State: jobs.StateLeftAlone, Verdict: decisionlog.LeaveAlone, Code: "array_job", Jobs: 5, Tasks: 19, LimitedJobs: 5, LimitMinutes: 600},
 	}, decisionlog.Truth{Known: 4}, nil)
 	want := []Card{
-		{Kind: "gpu12g", Asked: 5, Needed: 9, GPUHoursAsked: 20, GPUHoursNeeded: 26, GPUHoursFreed: -6},
-		{Kind: "gpu80g", Asked: 5, Needed: 1, GPUHoursAsked: 8, GPUHoursNeeded: 2, GPUHoursFreed: 6, WithoutLimit: 1},
+		{Kind: "gpu12g", Asked: 5, Needed: 9, TasksAsked: 19, TasksNeeded: 23, GPUHoursAsked: 20, GPUHoursNeeded: 26, GPUHoursFreed: -6},
+		{Kind: "gpu80g", Asked: 5, Needed: 1, TasksAsked: 5, TasksNeeded: 1, GPUHoursAsked: 8, GPUHoursNeeded: 2, GPUHoursFreed: 6, WithoutLimit: 1},
 	}
-	if !slices.Equal(r.Cards, want) || r.Total != (Card{Kind: "total", Asked: 10, Needed: 10, GPUHoursAsked: 28, GPUHoursNeeded: 28, GPUHoursFreed: 6, WithoutLimit: 1}) {
+	if !slices.Equal(r.Cards, want) || r.Total != (Card{Kind: "total", Asked: 10, Needed: 10, TasksAsked: 24, TasksNeeded: 24, GPUHoursAsked: 28, GPUHoursNeeded: 28, GPUHoursFreed: 6, WithoutLimit: 1}) {
 		t.Errorf("%+v\n%+v", r.Cards, r.Total)
 	}
 	text := strings.Join(r.NotKnown, "\n")
