@@ -10,7 +10,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.path.join(ROOT, "build")
-GRESIZE = os.path.join(BUILD, "bin", "gresize")
+GRESIZE = os.environ.get("GRESIZE") or os.path.join(BUILD, "bin", "gresize")
 PAGES = os.path.join(ROOT, "docs", "accuracy")
 CACHE = os.environ.get("GRESIZE_CACHE", "/var/cache/gresize")
 MIB = 1 << 20
