@@ -306,6 +306,10 @@ func (c *playedCluster) launch(connection net.Conn) {
 	mood, after := c.probes, time.Duration(200+c.random.IntN(800))*time.Millisecond
 	c.mu.Unlock()
 	answer := map[string]any{}
+	if mood == "hang" {
+		time.Sleep(hangsFor)
+		return
+	}
 	if mood == "refuse" {
 		answer["error"] = "sbatch: error: Batch job submission failed: Socket timed out"
 	} else {

@@ -58,7 +58,11 @@ type chaos struct {
 	lines               bytes.Buffer
 	stopping            bool
 	hold                time.Duration
-	began               time.Time
+	// probes is the address where probes report.
+	probes string
+	// undoDisk mends the disk.
+	undoDisk func()
+	began    time.Time
 	// real is the Slurm that takes the place of the played one, whose probes are still played; the daemon then runs as its SlurmUser.
 	real *minicluster.Cluster
 	// as is that user.
@@ -118,9 +122,13 @@ func torment(t *testing.T, mode string, seed uint64, length time.Duration) {
 	must(t, err)
 	summary, broken, err := check.History(out, check.Played)
 	must(t, err)
-	t.Logf("%+v", summary)
+	missing := c.missing()
+	t.Logf("%+v; the log knows of %d answers without a row", summary, missing)
 	for _, b := range broken {
 		t.Error(b)
+	}
+	if int64(summary.Lost) > missing {
+		t.Errorf("%d held jobs have no row, and the log misses %d", summary.Lost, missing)
 	}
 	proves := map[string]bool{
 		"enforce": summary.Changed > 0 && summary.Held >= summary.Submitted/4,
@@ -131,9 +139,7 @@ func torment(t *testing.T, mode string, seed uint64, length time.Duration) {
 		t.Errorf("the run proves nothing of the mode %s: %+v", mode, summary)
 	}
 	if t.Failed() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		t.Logf("the daemon's last words:\n%s", c.lines.Bytes()[max(0, c.lines.Len()-8000):])
+		t.Logf("the daemon's last words:\n%s", c.lastWords())
 	}
 }
 
@@ -172,6 +178,7 @@ func newChaosWith(t *testing.T, h *history, mode string, seed uint64, start func
 	must(t, err)
 	address := probes.Addr().String()
 	must(t, probes.Close())
+	c.probes = address
 	c.configure(address)
 	if c.as != nil {
 		for _, name := range []string{"notify", "launch"} {
@@ -213,6 +220,13 @@ func (c *chaos) Write(p []byte) (int, error) {
 		c.lines.Next(1 << 19)
 	}
 	return c.lines.Write(p)
+}
+
+// lastWords are what the daemon wrote last.
+func (c *chaos) lastWords() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.lines.Bytes()[max(0, c.lines.Len()-8000):])
 }
 
 // start starts the daemon and notes when it says that it is ready.
@@ -343,18 +357,7 @@ func (c *chaos) faults() []fault {
 			c.signal(syscall.SIGSTOP)
 			return func() { c.signal(syscall.SIGCONT) }
 		}},
-		{"disk full", func() func() {
-			ballast := filepath.Join(c.dir, "state", "ballast")
-			file, err := os.Create(ballast)
-			if err != nil {
-				return nil
-			}
-			for block := make([]byte, 64<<10); err == nil; {
-				_, err = file.Write(block)
-			}
-			file.Close()
-			return func() { os.Remove(ballast) }
-		}},
+		{"disk full", c.fillDisk},
 		{"no file descriptors", limit(unix.RLIMIT_NOFILE, 12)},
 		{"reload", func() func() { c.signal(syscall.SIGHUP); return nil }},
 		{"broken configuration", func() func() {
@@ -511,6 +514,20 @@ func (c *chaos) ask(request *wire.Request) *wire.Reply {
 
 func (c *chaos) open() (*decisionlog.Log, error) {
 	return decisionlog.OpenReadOnly(context.Background(), filepath.Join(c.dir, "state", "log.db"))
+}
+
+// missing is how many submissions the log knows to have been answered and not recorded.
+func (c *chaos) missing() (n int64) {
+	c.t.Helper()
+	log, err := c.open()
+	must(c.t, err)
+	defer log.Close()
+	lives, err := log.Lives(context.Background())
+	must(c.t, err)
+	for _, l := range lives {
+		n += max(0, l.Answered-l.Recorded)
+	}
+	return n
 }
 
 func (c *chaos) unfinished() int {

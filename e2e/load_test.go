@@ -63,6 +63,11 @@ func TestSubmitsThroughSlurm(t *testing.T) {
 	h := &history{out: &lines}
 	c := newChaosWith(t, h, "enforce", seed, loadCluster)
 	c.cluster.next = 1 << 27 // no probe has the id of a job
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%d stories are open; the daemon's last words:\n%s", c.unfinished(), c.lastWords())
+		}
+	})
 	began := time.Now()
 	sent := c.load(jobs, rate)
 	ended := c.allEnd(sent)
@@ -94,11 +99,6 @@ func TestSubmitsThroughSlurm(t *testing.T) {
 	}
 	if summary.Submitted < jobs || summary.Starts < jobs || summary.Changed == 0 || summary.Faults == 0 {
 		t.Errorf("the run proves nothing: %+v", summary)
-	}
-	if t.Failed() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		t.Logf("the daemon's last words:\n%s\n%s", c.lines.Bytes()[max(0, c.lines.Len()-8000):], c.real.Logs(20))
 	}
 }
 

@@ -74,8 +74,7 @@ func TestStuckDaemonIsRestarted(t *testing.T) {
 			}
 			for end := time.Now().Add(watchdog + 6*time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 				if !c.aliveFor(watchdog) {
-					c.mu.Lock()
-					t.Fatalf("a daemon that waits for Slurm was taken to be stuck:\n%s", c.lines.Bytes())
+					t.Fatalf("a daemon that waits for Slurm was taken to be stuck:\n%s", c.lastWords())
 				}
 			}
 		})

@@ -41,6 +41,20 @@ func (a *alive) check(ctx context.Context) error {
 	return nil
 }
 
+// ready is check, and says too why no submission could be recorded now. A full disk is nothing that a restart would mend, so the watchdog does not ask.
+func (a *alive) ready(ctx context.Context) error {
+	if err := a.check(ctx); err != nil {
+		return err
+	}
+	if err := a.log.Writable(ctx); err != nil {
+		return err
+	}
+	if waiting, _ := a.manager.Backlog(); waiting > 0 {
+		return fmt.Errorf("%d submissions wait in memory to be written", waiting)
+	}
+	return nil
+}
+
 func (a *alive) ask(ctx context.Context, r *wire.Request) error {
 	var dialer net.Dialer
 	connection, err := dialer.DialContext(ctx, a.submit.Network(), a.submit.String())

@@ -129,6 +129,13 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if log.Replaced != "" {
 		logger.Error("the decision log was damaged: a new one was begun", "moved_to", log.Replaced)
 	}
+	life, missing, err := log.BeginLife(ctx, time.Now())
+	if err != nil {
+		logger.Error("submissions are not numbered: what is missing will not be seen", "error", err)
+	}
+	if missing != nil {
+		logger.Warn("an earlier life of gresized was ended before it had written all: such jobs start as they were asked for", "life", missing.Life, "began", missing.Began, "answered", missing.Answered, "recorded", missing.Recorded)
+	}
 	files, err := spool.Open(c.Log.Spool)
 	if err != nil {
 		return err
@@ -148,7 +155,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	manager := jobs.New(jobs.Config{
 		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version, Release: probe.BuildVersion(),
 		Log: log, Spool: files, Slurm: slurm, Launcher: patientLauncher{&launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout}},
-		Estimator: newPatientEstimator(estimators, c.Estimators), Heartbeat: beats, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
+		Estimator: newPatientEstimator(estimators, c.Estimators), Heartbeat: beats, Numbers: life, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})
 	probes := probeapi.New(manager, checkBundle, logger)
 	probes.Recording, probes.Heartbeat = recordingFor(c, logger), beats
@@ -157,7 +164,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	working := &alive{beats: beats, manager: manager, log: log}
 	counters := metrics.New(metrics.Build{Version: probe.BuildVersion(), Slurm: version.String()}, metrics.Live{
 		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
-		Mode: func() string { return string(manager.Mode()) }, Ready: working.check,
+		Mode: func() string { return string(manager.Mode()) }, Ready: working.ready, Backlog: manager.Backlog,
 	})
 	log.Observe(counters.Observed)
 	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager.Proving(counters.Timed(manager)), Heartbeat: beats, Logger: logger})
@@ -173,10 +180,16 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		return errors.Join(err, probeListener.Close())
 	}
 	working.submit = listener.Addr()
-	if err := manager.Open(ctx); err != nil {
+	// It goes on until nobody can ask any more: what was answered is written.
+	if err := manager.Open(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, probeListener.Close(), listener.Close())
 	}
-	defer manager.Close()
+	defer func() {
+		manager.Close()
+		if life != nil {
+			err = errors.Join(err, life.End(context.WithoutCancel(ctx), time.Now()))
+		}
+	}()
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

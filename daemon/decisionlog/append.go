@@ -44,6 +44,9 @@ type Job struct {
 	NodeList  string    `json:"node_list,omitempty"`
 	// TimeLimitMinutes is the owner's --time; 0: not given or not known, NoTimeLimit: without one.
 	TimeLimitMinutes int64 `json:"time_limit_minutes,omitempty"`
+	// Life and Number say which answer of which life of the daemon it was; 0: it has no number.
+	Life   int64 `json:"life,omitempty"`
+	Number int64 `json:"number,omitempty"`
 	// SlurmVersion is the controller's release at submission, e.g. 22.05.8; empty: not known.
 	SlurmVersion string `json:"slurm_version,omitempty"`
 	// Tasks are those of an array, 1 of any other job; 0 is taken for 1.
@@ -130,11 +133,16 @@ func (l *Log) AddJob(ctx context.Context, j Job, first Event, d *Decision) (int6
 	err = l.inTransaction(ctx, func(tx *sql.Tx) error {
 		done, err := tx.ExecContext(ctx, `INSERT INTO jobs (token, mode, state, finished, uid, gid, job_name, partition_name, account, qos, work_dir, asked, asked_text,
 			profile, fingerprint, script_sha256, submitted_at, begin_at, hold_until, updated_at,
-			time_limit_minutes, slurm_version, tasks) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?,?)`,
+			time_limit_minutes, slurm_version, tasks, life, number) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?,?,nullif(?, 0),nullif(?, 0))`,
 			j.Token, j.Mode, first.State, j.Finished, j.UID, j.GID, text(j.Name), text(j.Partition), text(j.Account), text(j.QOS), text(j.WorkDir), string(asked), text(j.Asked.String()),
-			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion, max(j.Tasks, 1))
+			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion, max(j.Tasks, 1), j.Life, j.Number)
 		if err != nil {
 			return err
+		}
+		if j.Life != 0 {
+			if _, err := tx.ExecContext(ctx, `UPDATE lives SET recorded = recorded + 1 WHERE id = ?`, j.Life); err != nil {
+				return err
+			}
 		}
 		if id, err = done.LastInsertId(); err != nil {
 			return err
@@ -264,7 +272,11 @@ func (l *Log) inTransaction(ctx context.Context, do func(*sql.Tx) error) error {
 	if err := do(tx); err != nil {
 		return errors.Join(err, tx.Rollback())
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	l.wrote.Store(time.Now().UnixNano())
+	return nil
 }
 
 // millis is how a time is stored; the zero time is 0.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"sync/atomic"
 	"time"
 
 	"github.com/mattn/go-sqlite3"
@@ -38,7 +39,9 @@ type Log struct {
 	Replaced string
 
 	observer func(Observation)
-	path     string
+	// wrote is when a write last succeeded, in Unix nanoseconds; see Writable.
+	wrote atomic.Int64
+	path  string
 	// examined says that Open had the time to look at the whole file.
 	examined bool
 }
@@ -91,6 +94,28 @@ func OpenReadOnly(ctx context.Context, path string) (*Log, error) {
 
 // Close ends the use of the log.
 func (l *Log) Close() error { return l.db.Close() }
+
+// writableFor is how long a write that succeeded answers the question of Writable.
+const writableFor = time.Second
+
+// Writable says why no row can be written now, nil when one can. It writes when nobody has just done so.
+func (l *Log) Writable(ctx context.Context) error {
+	if time.Since(time.Unix(0, l.wrote.Load())) < writableFor {
+		return nil
+	}
+	err := l.inTransaction(ctx, func(tx *sql.Tx) error {
+		var version int
+		if err := tx.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the decision log cannot be written: %w", err)
+	}
+	return nil
+}
 
 // Ping asks whether the file still answers.
 func (l *Log) Ping(ctx context.Context) error {

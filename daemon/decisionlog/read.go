@@ -27,7 +27,7 @@ type Story struct {
 }
 
 const jobColumns = `j.id, j.token, j.mode, j.state, j.finished, coalesce(j.slurm_job_id, 0), j.uid, j.gid, j.job_name, j.partition_name, j.account, j.qos, j.work_dir, j.asked,
-	j.profile, j.fingerprint, j.script_sha256, j.submitted_at, j.begin_at, j.hold_until, j.updated_at, j.node_list, coalesce(j.time_limit_minutes, 0), j.slurm_version, j.tasks`
+	j.profile, j.fingerprint, j.script_sha256, j.submitted_at, j.begin_at, j.hold_until, j.updated_at, j.node_list, coalesce(j.time_limit_minutes, 0), j.slurm_version, j.tasks, coalesce(j.life, 0), coalesce(j.number, 0)`
 
 const decisionColumns = `d.at, d.verdict, d.code, d.reason, d.margin_bytes, d.need_bytes, d.target, d.change, d.margin`
 
@@ -140,7 +140,7 @@ func scanJob(rows *sql.Rows, more ...any) (Job, error) {
 	var asked string
 	var submitted, begin, hold, updated int64
 	err := rows.Scan(append([]any{&j.ID, &j.Token, &j.Mode, &j.State, &j.Finished, &j.SlurmJobID, &j.UID, &j.GID, &j.Name, &j.Partition, &j.Account, &j.QOS, &j.WorkDir, &asked,
-		&j.Profile, &j.Fingerprint, &j.ScriptSHA256, &submitted, &begin, &hold, &updated, &j.NodeList, &j.TimeLimitMinutes, &j.SlurmVersion, &j.Tasks}, more...)...)
+		&j.Profile, &j.Fingerprint, &j.ScriptSHA256, &submitted, &begin, &hold, &updated, &j.NodeList, &j.TimeLimitMinutes, &j.SlurmVersion, &j.Tasks, &j.Life, &j.Number}, more...)...)
 	if err != nil {
 		return Job{}, err
 	}

@@ -115,6 +115,8 @@ type Config struct {
 	Slurm     Slurm
 	Launcher  Launcher
 	Estimator Estimator
+	// Numbers gives each submission its number; nil: they have none.
+	Numbers Numbers
 	// Margins knows what is known of the margin of an estimate; nil: nothing is.
 	Margins Margins
 	Logger  *slog.Logger
@@ -139,6 +141,8 @@ type Manager struct {
 	steps    chan struct{}
 	wait     sync.WaitGroup
 	cancel   context.CancelFunc
+	// backlogged and dropped count submissions that wait to be written, and those that were given up.
+	backlogged, dropped atomic.Int64
 
 	mu     sync.Mutex
 	open   map[string]*life  // by token
@@ -430,73 +434,52 @@ func (m *Manager) unreserve() {
 }
 
 func (m *Manager) enqueue(s submission) bool {
+	if m.config.Numbers != nil {
+		s.job.Life, s.job.Number = m.config.Numbers.Next()
+	}
 	select {
 	case m.queue <- s:
 		return true
 	default:
+		m.dropped.Add(1)
 		m.config.Logger.Error("submission not recorded: the queue to the log is full", "token", s.job.Token)
 		return false
 	}
 }
 
-// write makes submissions durable. Only then is a job looked after: a row comes before any action.
-func (m *Manager) write(ctx context.Context) {
-	beat := m.config.Heartbeat.Begin("the writer of submissions", turn)
-	defer beat.End()
-	for {
-		beat.Idle()
-		select {
-		case <-ctx.Done():
-			// What was promised to the plugin is still written down.
-			for {
-				select {
-				case s := <-m.queue:
-					beat.Turn()
-					m.record(context.WithoutCancel(ctx), s)
-				default:
-					return
-				}
-			}
-		case s := <-m.queue:
-			beat.Turn()
-			m.record(ctx, s)
-		}
-	}
-}
-
-func (m *Manager) record(ctx context.Context, s submission) {
-	if s.proof != nil {
-		close(s.proof)
-		return
-	}
+// record makes a submission durable and takes its job up. It reports whether the row is there.
+func (m *Manager) record(ctx context.Context, s submission) bool {
 	logger := m.config.Logger.With("token", s.job.Token)
 	if s.payload != nil {
-		defer m.unreserve()
 		if err := m.config.Spool.PutJob(s.job.Token, *s.payload); err != nil {
-			logger.Error("job not spooled: its hold will pass", "error", err)
-			return
+			logger.Error("job not spooled yet", "error", err)
+			return false
 		}
 	}
 	id, err := m.config.Log.AddJob(ctx, s.job, s.first, s.decision)
 	if err != nil {
-		logger.Error("job not recorded: its hold will pass", "error", err)
+		logger.Error("job not recorded yet", "error", err)
 		if s.payload != nil {
 			if err := m.config.Spool.Remove(s.job.Token); err != nil {
 				logger.Warn("spool not cleaned", "error", err)
 			}
 		}
-		return
+		return false
+	}
+	if s.payload != nil {
+		defer m.unreserve()
 	}
 	m.config.Failpoint(s.first.State + ":written")
 	logger.Info("job recorded", "state", s.first.State, "code", s.first.Code, "uid", s.job.UID, "asked", s.job.Asked.String())
 	if s.job.Finished {
-		return
+		return true
 	}
 	s.job.ID = id
 	m.mu.Lock()
 	m.open[s.job.Token] = &life{job: s.job, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
 	m.mu.Unlock()
 	m.poke()
+	return true
 }
 
 // poke asks the loop for a look without waiting for its next turn.

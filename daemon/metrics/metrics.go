@@ -23,6 +23,8 @@ type Live struct {
 	OpenJobs, OpenProbes func() int
 	// Refused is how many connections were closed since too many were open.
 	Refused func() int64
+	// Backlog is how many submissions wait to be written, and how many were given up.
+	Backlog func() (waiting, dropped int64)
 	// Mode is the mode in force.
 	Mode func() string
 	// Ready says why the daemon could not decide now, nil when it can.
@@ -77,6 +79,9 @@ func New(build Build, live Live) *Metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		gauge("gresize_jobs_open", "Jobs that are looked after now.", func() float64 { return float64(live.OpenJobs()) }),
 		gauge("gresize_probes_open", "Probes that are asked for and have not reported.", func() float64 { return float64(live.OpenProbes()) }),
+		gauge("gresize_submissions_waiting", "Submissions that wait in memory since the log cannot be written.", func() float64 { waiting, _ := live.Backlog(); return float64(waiting) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gresize_submissions_not_recorded_total", Help: "Submissions that were answered and given up before they could be written."},
+			func() float64 { _, dropped := live.Backlog(); return float64(dropped) }),
 		gauge("gresize_ready", "1 when the daemon can decide: its log can be written.", func() float64 {
 			if m.ready(context.Background()) != nil {
 				return 0

@@ -26,6 +26,9 @@ import (
 // exchangeTimeout bounds one connection. The plugin has given up long before; this only frees the place.
 const exchangeTimeout = 2 * time.Second
 
+// lastExchange is what is left of it when the daemon ends.
+const lastExchange = 200 * time.Millisecond
+
 // answerLimit is by when one connection is over, or its answer is stuck.
 const answerLimit = exchangeTimeout + 3*time.Second
 
@@ -122,12 +125,12 @@ func (s *Server) Serve(ctx context.Context, listener *net.UnixListener) error {
 			defer func() { <-place }()
 			defer connection.Close()
 			defer s.config.Heartbeat.Begin("an answer to slurmctld", answerLimit).End()
-			s.exchange(connection)
+			s.exchange(ctx, connection)
 		})
 	}
 }
 
-func (s *Server) exchange(connection *net.UnixConn) {
+func (s *Server) exchange(ctx context.Context, connection *net.UnixConn) {
 	who, err := peer.Of(connection)
 	if err != nil || !s.allowed(who.Uid) {
 		s.Refused.Add(1)
@@ -137,6 +140,8 @@ func (s *Server) exchange(connection *net.UnixConn) {
 	if err := connection.SetDeadline(time.Now().Add(exchangeTimeout)); err != nil {
 		return
 	}
+	stop := context.AfterFunc(ctx, func() { _ = connection.SetDeadline(time.Now().Add(lastExchange)) })
+	defer stop()
 	request, err := wire.ReadRequest(connection)
 	if errors.Is(err, io.EOF) {
 		// Somebody looked whether the socket answers.

@@ -6,3 +6,4 @@ UPDATE jobs SET finished = 0, state = 'probing' WHERE id = 33;
 UPDATE estimates SET confidence = 'low' WHERE job = 31;
 UPDATE jobs SET mode = 'enforce' WHERE verdict = 'rewrite';
 INSERT INTO actuals (job, at, source, outcome, peak_bytes, after_rewrite) SELECT id, updated_at, 'nvml_accounting', 'out_of_memory', 8000000000, 1 FROM jobs WHERE verdict = 'rewrite';
+INSERT INTO lives (began_at, answered, recorded) VALUES (1000, 12, 10);
