@@ -23,6 +23,8 @@ var reasonWords = map[string]reasonWord{
 	"budget_spent":         {text: "the run was ended before enough was seen; --budget gives it more time"},
 	"script_failed":        {text: "the command failed"},
 	"phase_not_reached":    {text: "a part of the program was not reached"},
+	"memory_grows":         {text: "the program keeps more the longer it runs"},
+	"batches_vary":         {text: "the batches differ in size: a later one may be larger"},
 	"memory_fraction":      {text: "the program allows itself a part of the card only"},
 	"run_cut_short":        {text: "only the first steps were run"},
 	"cpu_only_torch":       {text: "this PyTorch is built without CUDA"},

@@ -159,8 +159,8 @@ func (a *answer) judgeRank(r *rankReport) {
 	if r.Reason == reasonStopped {
 		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s%s: memory that is taken later is not in the figure", r.seen(), notRead(r.Coverage.LoadersUnread), notEvaluated(r.Coverage.EvaluationsAhead)))
 	}
-	if len(r.Coverage.ChangesAhead) > 0 && r.Reason == reasonStopped {
-		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise: "+strings.Join(r.Coverage.ChangesAhead, "; "))
+	if r.Reason == reasonStopped {
+		a.judgeAhead(&r.Coverage.Ahead)
 	}
 	if r.Reason == reasonRunning {
 		a.lower(estimator.Low, "run_cut_short", fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))

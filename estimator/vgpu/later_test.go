@@ -2,6 +2,7 @@ package vgpu
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -42,6 +43,97 @@ func TestWhatALaterStepDoes(t *testing.T) {
 				t.Errorf("failed %v, confidence %s, allocated %d, %q\n%s", o.failed, e.Confidence, e.Ranks[0].PeakAllocatedBytes, said, o.output)
 			}
 		})
+	}
+}
+
+// runEach runs cases of a script in processes that are forked from one that has imported PyTorch: a start of it for each would take minutes.
+func runEach(t *testing.T, release, script string, cases []string) map[string]*outcome {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range cases {
+		if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := runInterpreter(t, python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), "GRESIZE_PROBE_SECONDS=300")
+	outcomes := map[string]*outcome{}
+	for _, name := range cases {
+		o := &outcome{output: all.output, failed: all.failed || strings.Contains(all.output, "failed: "+name+"\n")}
+		var err error
+		if o.reports, err = ReadReports(filepath.Join(root, name)); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, all.output)
+		}
+		outcomes[name] = o
+	}
+	return outcomes
+}
+
+// TestWhatALaterStepMayNeed: programs that need more later, in whatever way they come to it, have no `high`; and those whose steps stay as they are keep it.
+func TestWhatALaterStepMayNeed(t *testing.T) {
+	type row struct{ name, code, says string }
+	for _, group := range []struct {
+		script string
+		rows   []row
+		always bool // the others are run every night
+	}{
+		{"testdata/ahead.py", []row{
+			{"sizes_of_a_tuple", "phase_not_reached", ""}, {"derived", "phase_not_reached", "line 86, 50997 steps"}, {"helper_allocates", "phase_not_reached", "19997 steps"},
+			{"keeps_some", "memory_grows", "ahead.py line"}, {"items_grow", "batches_vary", "Items gave (1, 64, 512) and (1, 588, 512)"}, {"at_the_end", "phase_not_reached", "the end of the program"},
+		}, true},
+		{"testdata/usual.py", []row{{"epochs", "", ""}, {"step_counter", "", ""}, {"slices", "", ""}, {"trainer", "", ""}}, true},
+		{"testdata/ahead.py", []row{
+			{"sizes_of_a_setting", "phase_not_reached", ""}, {"sizes_by_arithmetic", "phase_not_reached", ""}, {"sizes_doubled", "phase_not_reached", ""},
+			{"part_of_a_sequence", "phase_not_reached", ""}, {"wider_models", "phase_not_reached", ""}, {"setting_of_a_table", "phase_not_reached", "19997 steps"},
+			{"a_float", "phase_not_reached", "19998 steps"}, {"two_deep", "phase_not_reached", "19997 steps"}, {"copies", "phase_not_reached", ""}, {"far", "phase_not_reached", "4999997 steps"},
+		}, false},
+		{"testdata/ahead.py", []row{
+			{"another_epoch", "phase_not_reached", ""}, {"counts_epochs", "phase_not_reached", ""}, {"gathers_more", "phase_not_reached", ""}, {"keeps_all", "memory_grows", "512 bytes"},
+			{"average_begins_late", "phase_not_reached", ""}, {"model_counts", "phase_not_reached", ""}, {"a_hook_counts", "memory_grows", ""}, {"by_chance", "phase_not_reached", ""},
+			{"after_a_time", "phase_not_reached", ""}, {"a_generator_grows", "phase_not_reached", ""},
+		}, false},
+		{"testdata/ahead.py", []row{
+			{"a_stream_grows", "phase_not_reached", ""}, {"a_collate_grows", "phase_not_reached", ""}, {"lengths_vary", "batches_vary", ""},
+			{"a_thread_waits", "phase_not_reached", "a thread"}, {"a_thread_sleeps", "phase_not_reached", "a thread"}, {"when_it_goes", "phase_not_reached", "a finalizer"},
+		}, false},
+		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}}, false},
+	} {
+		if !group.always && os.Getenv("GRESIZE_NIGHTLY") == "" {
+			continue
+		}
+		var names []string
+		for _, r := range group.rows {
+			names = append(names, r.name)
+		}
+		t.Run(strings.Join(names, "+"), func(t *testing.T) {
+			t.Parallel()
+			outcomes := runEach(t, "2.6.0", group.script, names)
+			for _, r := range group.rows {
+				o := outcomes[r.name]
+				e := o.estimate(t, trace.Stopped)
+				want, found := estimator.High, r.code == ""
+				if r.code != "" {
+					want = estimator.Low
+				}
+				for _, reason := range e.Reasons {
+					found = found || reason.Code == r.code && strings.Contains(reason.Detail, r.says)
+				}
+				if o.failed || !o.reports.Stopped || e.Confidence != want || !found {
+					t.Errorf("%s: failed %v, stopped %v, confidence %s, %q\n%s", r.name, o.failed, o.reports.Stopped, e.Confidence, e.Reasons, o.output)
+				}
+			}
+		})
+	}
+}
+
+// TestOtherProcessesAreWaitedFor: the first of several processes on one card to have seen enough does not end the others before they were seen.
+func TestOtherProcessesAreWaitedFor(t *testing.T) {
+	if os.Getenv("GRESIZE_NIGHTLY") == "" {
+		return // four starts of PyTorch
+	}
+	o := runPython(t, "2.6.0", 1, []string{"testdata/ahead.py", "four_processes"})
+	e := o.estimate(t, trace.Stopped)
+	if o.failed || len(e.Ranks) != 4 || e.Confidence != estimator.Low || !hasReason(e, "several_gpus") {
+		t.Errorf("failed %v, %d processes used the card, confidence %s, %q\n%s", o.failed, len(e.Ranks), e.Confidence, e.Reasons, o.output)
 	}
 }
 

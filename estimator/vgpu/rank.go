@@ -35,11 +35,10 @@ type Coverage struct {
 	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
 	LoadersUnread int `json:"loaders_unread,omitempty"`
 	// EpochsCutShort: a data loader was ended early so that what follows an epoch, such as a validation, was seen.
-	EpochsCutShort bool `json:"epochs_cut_short,omitempty"`
-	// ChangesAhead are places of the program that a later step reaches and that may take more; EvaluationsAhead evaluate its model.
-	ChangesAhead       []string `json:"changes_ahead,omitempty"`
-	EvaluationsAhead   []string `json:"evaluations_ahead,omitempty"`
-	LargerLoaderUnread bool     `json:"larger_loader_unread,omitempty"`
+	EpochsCutShort     bool `json:"epochs_cut_short,omitempty"`
+	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
+	// Ahead is what a later step, or the end of the program, may bring.
+	Ahead
 	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.
 	IdleOptimizer  bool `json:"idle_optimizer,omitempty"`
 	MemoryFraction bool `json:"memory_fraction,omitempty"`
@@ -105,7 +104,7 @@ func newRankReports(p *process) []rankReport {
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
 		base.Coverage.EpochsCutShort = py.EpochsCutShort
-		base.Coverage.ChangesAhead, base.Coverage.EvaluationsAhead = placesAhead(py.ChangesAhead), placesAhead(py.EvaluationsAhead)
+		base.Coverage.Ahead = py.Ahead.cut()
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.Coverage.Values = py.Values
 		base.Coverage.IdleOptimizer, base.Coverage.MemoryFraction = py.IdleOptimizer, py.MemoryFraction

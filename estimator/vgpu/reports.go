@@ -145,17 +145,14 @@ type Python struct {
 	LoadersUnread int        `json:"loaders_unread"`
 	// EpochsCutShort: a data loader was ended early so that what follows an epoch was seen.
 	EpochsCutShort bool `json:"epochs_cut_short"`
-	// ChangesAhead are places of the program that change what its loop works on, or that use a model, and that a later step reaches;
-	// EvaluationsAhead use a model without gradients and with no larger batch.
-	ChangesAhead       []string `json:"changes_ahead"`
-	EvaluationsAhead   []string `json:"evaluations_ahead"`
-	LargerLoaderUnread bool     `json:"larger_loader_unread"`
-	IdleOptimizer      bool     `json:"idle_optimizer"`
-	MemoryFraction     bool     `json:"memory_fraction"`
-	Tuning             Tuning   `json:"tuning"`
-	HostPeakBytes      int64    `json:"host_peak_bytes"`
-	BeganUnix          float64  `json:"began_unix"`
-	WallSeconds        float64  `json:"wall_seconds"`
+	Ahead
+	LargerLoaderUnread bool    `json:"larger_loader_unread"`
+	IdleOptimizer      bool    `json:"idle_optimizer"`
+	MemoryFraction     bool    `json:"memory_fraction"`
+	Tuning             Tuning  `json:"tuning"`
+	HostPeakBytes      int64   `json:"host_peak_bytes"`
+	BeganUnix          float64 `json:"began_unix"`
+	WallSeconds        float64 `json:"wall_seconds"`
 	// EnvironmentKept says whether the variables that put the virtual GPU under a process were still there. Foreign names a library
 	// of torch that is for another processor.
 	EnvironmentKept *bool  `json:"environment_kept"`
@@ -375,6 +372,9 @@ func ParsePython(data []byte) (*Python, error) {
 	var sizes []int64
 	counts := []int64{p.ValuesReadBack, p.Values.Followed}
 	if err := p.Values.check(); err != nil {
+		return nil, err
+	}
+	if err := p.Ahead.check(); err != nil {
 		return nil, err
 	}
 	for _, calls := range p.Values.Uses {

@@ -1,270 +1,53 @@
 """What the loop that trains is going to do at a later step, read from its source.
 
-A run is stopped once its steps look alike. Whether they stay so is in the loop itself: a branch that its own counter opens
-at step 500 was not seen at step 4. The tests of the loop's branches are worked out for the steps to come, from counters,
-constants and nothing that would run any of the program's code. What opens soon is waited for; what opens late is named, and so is
-what stands behind a loop that no data loader ends. Only a branch that changes what the loop works on, or that uses a model,
-counts: printing and saving do not.
+A run is stopped once its steps look alike. Whether they stay so is in the program itself: a branch that its own counter opens
+at step 500 was not seen at step 4, and a size may be made from that counter. The tests of branches and the sizes are worked out for
+the steps to come, from counters, constants and nothing that would run any of the program's code. What opens soon is waited for; what
+opens late is named, and so is what may open at a step that cannot be told, and what stands behind a loop that no data loader ends.
+Only a branch that changes what the loop works on, makes tensors, or uses a model counts: printing and saving do not.
 """
 import ast
-import linecache
 import os
-import sys
-import sysconfig
 import time
 
-from . import light
+from . import light, sources
+from .expressions import PLAIN, Unknown, evaluate, paths_in
+from .growth import Growth, Reach
+from .motions import UNBOUNDED, Motions, things
+from .sources import resolve
 
 MOST_FRAMES = 60
-MOST_SOURCE_BYTES = 1 << 20
-# Turns of a loop that are looked ahead, and what the tests of all branches together may cost: about a second.
-MOST_AHEAD = 30000
-MOST_EVALUATIONS = 300000
-# As many observed values of equal distance make a counter.
-LEAST_OBSERVED = 3
+MOST_PATHS = 400
 # What opens within this time, and within this part of what is left of the budget, is waited for.
 MOST_SECONDS = 20.0
 BUDGET_SHARE = 0.5
 MOST_NAMED = 8
-
-
-class Unknown(Exception):
-    """A test that cannot be worked out without running the program's code."""
-
-
-def _library_folders():
-    paths = sysconfig.get_paths()
-    folders = {os.path.realpath(paths[k]) for k in ("stdlib", "platstdlib", "purelib", "platlib") if k in paths}
-    folders.add(os.path.dirname(os.path.abspath(__file__)))
-    return tuple(f + os.sep for f in folders)
-
-
-LIBRARIES = _library_folders()
-
-
-def is_users(filename):
-    """Whether code is the program's own: what a library does is not read."""
-    path = os.path.realpath(filename)
-    return os.path.isfile(path) and not path.startswith(LIBRARIES) and "site-packages" not in path and "dist-packages" not in path
-
-
-def path_of(node):
-    """A name, or an attribute of a name, as text; None for anything else."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return "%s.%s" % (node.value.id, node.attr)
-    return None
-
-
-def paths_in(test):
-    """Every path of an expression with a node that says it; the object of an attribute is no path of its own."""
-    if path_of(test) is not None:
-        yield path_of(test), test
-        return
-    for child in ast.iter_child_nodes(test):
-        for found in paths_in(child):
-            yield found
-
-
-PLAIN = (int, float, bool, str)
-OPERATORS = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b, ast.Div: lambda a, b: a / b,
-    ast.Eq: lambda a, b: a == b, ast.NotEq: lambda a, b: a != b, ast.Lt: lambda a, b: a < b, ast.LtE: lambda a, b: a <= b,
-    ast.Gt: lambda a, b: a > b, ast.GtE: lambda a, b: a >= b, ast.Is: lambda a, b: a is b, ast.IsNot: lambda a, b: a is not b,
-    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
-}
-
-
-def evaluate(node, value):
-    """The value of an expression of plain names and numbers; value(path) knows the names."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, PLAIN + (type(None),)):
-        return node.value
-    path = path_of(node)
-    if path is not None:
-        return value(path)
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
-        left, right = evaluate(node.left, value), evaluate(node.right, value)
-        if not isinstance(left, (int, float)) or not isinstance(right, (int, float)):  # a string times a million is work
-            raise Unknown()
-        return OPERATORS[type(node.op)](left, right)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return not evaluate(node.operand, value)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -evaluate(node.operand, value)
-    if isinstance(node, ast.BoolOp):
-        result = None
-        for part in node.values:
-            result = evaluate(part, value)
-            if bool(result) == isinstance(node.op, ast.Or):
-                return result
-        return result
-    if isinstance(node, ast.Compare):
-        left = evaluate(node.left, value)
-        for op, right_node in zip(node.ops, node.comparators):
-            right = evaluate(right_node, value)
-            if type(op) not in OPERATORS or not OPERATORS[type(op)](left, right):
-                return False
-            left = right
-        return True
-    if isinstance(node, (ast.Tuple, ast.List, ast.Set)) and len(node.elts) <= 64:
-        return [evaluate(e, value) for e in node.elts]
-    raise Unknown()
+# What the look ahead may cost.
+MOST_LOOKING_SECONDS = 3.0
+# Modules of a network that hold nothing.
+SMALL_MODULES = ("torch.nn.modules.loss", "torch.nn.modules.activation", "torch.nn.modules.dropout", "torch.nn.modules.pooling", "torch.nn.modules.flatten")
 
 
 class Loop:
-    """A loop of the program that stands around a training step, and what its branches ask for."""
+    """A loop of the program that stands around a training step."""
 
     def __init__(self, node, behind, filename):
         self.node, self.behind, self.filename = node, behind, filename
-        self.branches = [n for n in inside(node) if isinstance(n, (ast.If, ast.IfExp))]
-        self.nodes = {}  # path -> an expression that says it
-        self.observed = {}  # path -> values, one a step
-        for branch in self.branches + ([node] if isinstance(node, ast.While) else []):
-            for path, n in paths_in(branch.test):
-                self.nodes[path], self.observed[path] = n, []
+        self.nodes = dict(list(dict(paths_in(node)).items())[:MOST_PATHS])  # path -> an expression that says it
+        self.observed = {path: [] for path in self.nodes}  # path -> values, one a step; None where it was none that is plain
+        self.lines = set()  # that were being run at some step
+        self._assigned = None
 
-    def observe(self, frame):
+    def assigned(self):
+        if self._assigned is None:
+            self._assigned = sources.assignments([self.node])
+        return self._assigned
+
+    def observe(self, moment, line):
+        self.lines.add(line)
         for path, values in self.observed.items():
-            value = light.resolve(self.nodes[path], frame)
+            value = resolve(self.nodes[path], moment)
             values.append(value if isinstance(value, PLAIN) else None)
-
-    def stride(self, path):
-        """How much a path grows in a step: nothing for what does not change."""
-        values = self.observed.get(path)
-        if not values or any(v is None for v in values):
-            raise Unknown(path)
-        if all(v == values[0] for v in values):
-            return 0
-        if len(values) < LEAST_OBSERVED or not all(isinstance(v, int) for v in values):
-            raise Unknown(path)
-        stride = values[-1] - values[-2]
-        if any(b - a != stride for a, b in zip(values, values[1:])):
-            raise Unknown(path)
-        return stride
-
-    def outlook(self, test):
-        """A function from turns of the loop to what the test says then, and how many turns one step takes; (None, 1) without a counter.
-
-        A loop that gathers gradients takes several turns for one step.
-        """
-        strides = {path: self.stride(path) for path, _ in paths_in(test)}
-        turns = max([abs(s) for s in strides.values()] or [0])
-        if not turns:
-            return None, 1
-        if any(s % turns for s in strides.values()):
-            raise Unknown()
-
-        def at(ahead):
-            return bool(evaluate(test, lambda path: self.observed[path][-1] + strides[path] // turns * ahead if strides[path] else self.observed[path][-1]))
-
-        return at, turns
-
-    def steps_left(self, frame):
-        """How often the loop goes round from now on, where it says so."""
-        node = self.node
-        if isinstance(node, ast.While):
-            try:
-                at, turns = self.outlook(node.test)
-                for ahead in range(1, MOST_AHEAD if at else 0):
-                    if not at(ahead):
-                        return ahead
-            except Exception:
-                pass
-            return MOST_AHEAD
-        target, iterator = node.target, node.iter
-        if isinstance(target, ast.Name) and isinstance(iterator, ast.Call) and path_of(iterator.func) == "range" and not iterator.keywords:
-            try:
-                span = range(*[now(a, frame) for a in iterator.args])
-                return len(span) - 1 - span.index(light.resolve(target, frame))
-            except Exception:
-                pass
-        return MOST_AHEAD
-
-    def opens(self, branch, left):
-        """(steps from now, statements) of the side of a branch that was not taken yet and will be."""
-        try:
-            at, turns = self.outlook(branch.test)
-            if at is None:
-                return
-            count = len(next(iter(self.observed.values())))
-            seen = {at(ahead) for ahead in range(1 - count * turns, 1)}
-            if len(seen) != 1:
-                return
-            taken = seen.pop()
-            for ahead in range(1, min(left, MOST_AHEAD) + 1):
-                if at(ahead) != taken:
-                    side = branch.orelse if taken else branch.body
-                    if side:
-                        yield -(-ahead // turns), side
-                    return
-        except Exception:
-            return
-
-
-def now(node, frame):
-    """The value of an expression at this moment."""
-
-    def value(path):
-        name, _, attribute = path.partition(".")
-        found = light.resolve(ast.Name(name), frame) if not attribute else light.resolve(ast.Attribute(ast.Name(name), attribute), frame)
-        if not isinstance(found, PLAIN):
-            raise Unknown(path)
-        return found
-
-    return evaluate(node, value)
-
-
-def weigh(side, loop, frame):
-    """What a side of a branch does; of an expression that chooses a size, that it changes what the loop works on."""
-    if isinstance(side, list):
-        return light.weigh(side, loop, frame)
-    try:
-        value = now(side, frame)
-        return light.CHANGES if isinstance(value, int) and not isinstance(value, bool) else None
-    except Exception:
-        return light.weigh([side], loop, frame)
-
-
-def inside(loop):
-    """The nodes of a loop's body, without those of functions that are defined in it."""
-    stack = list(loop.body)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            continue
-        yield node
-        stack.extend(ast.iter_child_nodes(node))
-
-
-def loops_around(tree, line, name):
-    """The loops of the function `name` around a line, the innermost first, each with the statements behind it up to the next loop."""
-    found = []
-
-    def visit(body, loops, behind):
-        for i, node in enumerate(body):
-            if not node.lineno <= line <= getattr(node, "end_lineno", node.lineno):
-                continue
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-                visit(node.body, [], [])
-                if isinstance(node, ast.ClassDef) or node.name == name or found:
-                    return
-                continue
-            rest = body[i + 1:] + behind
-            is_loop = isinstance(node, (ast.For, ast.While))
-            inner = loops + [(node, rest)] if is_loop else loops
-            blocks = [b for b in (getattr(node, f, None) for f in ("body", "orelse", "finalbody")) if isinstance(b, list)]
-            blocks += [h.body for h in getattr(node, "handlers", [])]
-            for block in blocks:
-                if block and block[0].lineno <= line <= getattr(block[-1], "end_lineno", line):
-                    visit(block, inner, [] if is_loop else rest)
-                    return
-            found[:] = inner
-            return
-
-    visit(tree.body, [], [])
-    return found[::-1]
 
 
 class Horizon:
@@ -273,32 +56,20 @@ class Horizon:
     def __init__(self, seconds):
         self.seconds = seconds
         self.loops = {}  # (id of a frame, line of a loop) -> Loop
-        self.trees = {}
         self.times = []  # of the first and the last step
-        self.evaluations = MOST_EVALUATIONS
         self.until = None
-        self.changing, self.evaluating = [], []
-
-    def _tree(self, filename):
-        if filename not in self.trees:
-            tree = None
-            if is_users(filename) and os.path.getsize(filename) <= MOST_SOURCE_BYTES:
-                try:
-                    tree = ast.parse("".join(linecache.getlines(filename)))
-                except (SyntaxError, ValueError, RecursionError):
-                    pass
-            self.trees[filename] = tree
-        return self.trees[filename]
+        self.changing, self.evaluating, self.growing = [], [], []
+        self.lines = {}  # filename -> lines that called for a backward pass or a step
 
     def _around(self, frame):
         """The program's own frames, the innermost first, with their loops."""
         for _ in range(MOST_FRAMES):
             if frame is None:
                 return
-            tree = self._tree(frame.f_code.co_filename)
-            if tree is not None:
+            module = sources.tree(frame.f_code.co_filename)
+            if module is not None:
                 loops = []
-                for node, behind in loops_around(tree, frame.f_lineno, frame.f_code.co_name):
+                for node, behind in sources.loops_around(module, frame.f_lineno, frame.f_code.co_name)[0]:
                     key = id(frame), node.lineno
                     if key not in self.loops:
                         self.loops[key] = Loop(node, behind, frame.f_code.co_filename)
@@ -312,8 +83,22 @@ class Horizon:
             return
         self.times = self.times[:1] + [time.monotonic()]
         for f, loops in self._around(frame):
-            for loop in loops:
-                loop.observe(f)
+            self.lines.setdefault(f.f_code.co_filename, set()).add(f.f_lineno)
+            if loops:
+                moment = sources.Moment(f)
+                for loop in loops:
+                    loop.observe(moment, f.f_lineno)
+
+    def passing(self, frame):
+        """These lines are being run."""
+        if self.until is not None:
+            return
+        for _ in range(MOST_FRAMES):
+            if frame is None:
+                return
+            if sources.is_users(frame.f_code.co_filename):
+                self.lines.setdefault(frame.f_code.co_filename, set()).add(frame.f_lineno)
+            frame = frame.f_back
 
     def wants_more(self, frame, number, begin, fed, alone):
         """Whether to go on for what comes soon, asked after each step once enough steps were seen."""
@@ -321,33 +106,209 @@ class Horizon:
             step_seconds = (self.times[-1] - self.times[0]) / max(number - 1, 1)
             allowed = min(MOST_SECONDS, BUDGET_SHARE * (self.seconds - (time.monotonic() - begin))) if alone else 0
             self.until = number
-            self._look(frame, number, step_seconds, allowed, fed)
+            Look(self, frame, number, step_seconds, allowed, fed).all()
         return number < self.until
 
-    def _look(self, frame, number, step_seconds, allowed, fed):
-        stepping = True  # the innermost loop of all goes round once a step
-        for f, loops in self._around(frame):
-            for loop in loops:
-                left = loop.steps_left(f)
-                for branch in loop.branches:
-                    self.evaluations -= min(left, MOST_AHEAD)
-                    if self.evaluations < 0:
-                        return
-                    for ahead, side in loop.opens(branch, left):
-                        what = weigh(side, loop.node, f)
-                        soon = stepping and ahead * step_seconds <= allowed
-                        if what and soon:
-                            self.until = max(self.until, number + ahead + light.STEPS_AFTER)
-                        elif what:
-                            self._name(what, loop.filename, (side[0] if isinstance(side, list) else side).lineno, ahead if stepping else None)
-                if stepping and not fed:
-                    what = light.weigh(loop.behind, loop.node, f)
-                    if what:
-                        self._name(what, loop.filename, loop.behind[0].lineno, None)
-                stepping = False
-
-    def _name(self, what, filename, line, ahead):
-        names = self.changing if what == light.CHANGES else self.evaluating
+    def name(self, what, filename, line, ahead):
         text = "%s line %d%s" % (os.path.basename(filename), line, ", %d steps later" % ahead if ahead else "")
-        if len(names) < MOST_NAMED and text not in names:
-            names.append(text)
+        if len(what) < MOST_NAMED and text not in what:
+            what.append(text)
+
+
+class Look:
+    """One look ahead."""
+
+    def __init__(self, horizon, frame, number, step_seconds, allowed, fed):
+        self.horizon, self.number, self.step_seconds, self.allowed, self.fed = horizon, number, step_seconds, allowed, fed
+        self.deadline = time.monotonic() + MOST_LOOKING_SECONDS
+        self.scale = light.Scale()
+        self.frames = [(f, sources.Moment(f), loops) for f, loops in horizon._around(frame)]
+        observations = [len(v) for _, _, loops in self.frames for loop in loops[:1] for v in list(loop.observed.values())[:1]]
+        self.motions = Motions(max(observations or [1]))
+        self.growth = Growth(self.motions, self.scale)
+        self.reach = Reach()
+
+    def all(self):
+        for frame, moment, loops in self.frames:
+            self.motions.around(moment, loops)
+            self.reach.statements([loops[-1].node] if loops else _statement_at(frame), moment)
+        for scope in self.reach.scopes:
+            self.motions.reached(scope)
+        stepping = True  # the innermost loop of all goes round once a step
+        for frame, moment, loops in self.frames:
+            for i, loop in enumerate(loops):
+                self._loop(loop, loops[i - 1] if i else None, moment, stepping)
+                stepping = False
+            if not loops and self.frames[0][2]:  # a caller of what trains
+                self._behind(_behind_line(frame), None, moment, frame.f_code.co_filename)
+        for scope in self.reach.scopes:
+            filename = sources.code_of(scope.function).co_filename
+            body = sources.body_of(scope.node)
+            self._branches(body, None, scope, filename, UNBOUNDED, False)
+            self._sizes(body, scope, filename, UNBOUNDED)
+
+    def _late(self):
+        return time.monotonic() > self.deadline
+
+    def _loop(self, loop, inner, moment, stepping):
+        left = self._turns_left(loop, moment) if stepping else UNBOUNDED
+        body = [s for s in loop.node.body] if inner is None else _without(loop.node.body, inner.node)
+        if left > 0:
+            self._branches(body, loop.node, moment, loop.filename, left, stepping)
+            self._sizes(body, moment, loop.filename, left)
+        if not stepping and left > 0 and inner is not None:
+            self._anew(body, loop, moment)
+        if not stepping or not self.fed:  # what is behind a loop that a data loader feeds is seen
+            self._behind(loop.behind, loop.node, moment, loop.filename)
+
+    def _behind(self, statements, loop, moment, filename):
+        what = self.scale.weigh(statements, loop, moment)
+        if what:
+            self._found(what, filename, statements[0], None, False)
+
+    def _anew(self, body, loop, moment):
+        """An outer loop that builds another model each time, while the last one is still there; or that goes through things of which the next may be larger."""
+        torch = light._torch()
+        for node in sources.inside(body):
+            callee = resolve(node.func, moment) if isinstance(node, ast.Call) else None
+            if isinstance(callee, type) and issubclass(callee, torch.nn.Module) and not callee.__module__.startswith(SMALL_MODULES):
+                self._found(light.CHANGES, loop.filename, node, None, False)
+        if isinstance(loop.node, ast.For) and not self.fed:
+            items = things(loop.node.iter, moment)
+            if len(items) > 1 and any(i is not items[0] and i != items[0] for i in items):
+                self._found(light.CHANGES, loop.filename, loop.node, None, False)
+
+    def _turns_left(self, loop, moment):
+        """How often the loop goes round from now on, where it says so."""
+        node = loop.node
+        if isinstance(node, ast.While):
+            survey = self.motions.survey(node.test, moment)
+            if not survey.moves() or survey.own or survey.drifts:
+                return UNBOUNDED
+            for ahead, answer in self.motions.future(node.test, moment, survey, UNBOUNDED):
+                if answer is not Unknown and not answer:
+                    return ahead * survey.turns_of_a_step()
+            return UNBOUNDED
+        if isinstance(node.target, ast.Name) and isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", None) == "range" and not node.iter.keywords:
+            try:
+                span = range(*[evaluate(a, lambda path, n: _plain(n, moment)) for a in node.iter.args])
+                return len(span) - 1 - span.index(resolve(node.target, moment))
+            except Exception:
+                pass
+        return UNBOUNDED
+
+    def _branches(self, statements, loop, scope, filename, left, stepping):
+        for node in statements:
+            if self._late():
+                return
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                continue
+            if isinstance(node, (ast.If, ast.IfExp)):
+                taken = self._branch(node, loop, scope, filename, left, stepping)
+                sides = [s if isinstance(s, list) else [s] for s in (node.body, node.orelse)]
+                inner = [s for s, value in zip(sides, (True, False)) if taken is None or taken == value]
+                self._branches([node.test] + [n for s in inner for n in s], loop, scope, filename, left, stepping)
+            else:
+                self._branches(list(ast.iter_child_nodes(node)), loop, scope, filename, left, stepping)
+
+    def _branch(self, branch, loop, scope, filename, left, stepping):
+        """Looks at both sides of a branch; the side that is always taken, where its test says so."""
+        survey = self.motions.survey(branch.test, scope)
+        if not survey.moves():
+            said = self.motions.past(branch.test, scope, survey)
+            return bool(said[0]) if said else None
+        seen = {bool(v) for v in self.motions.past(branch.test, scope, survey)}
+        for value, side in ((True, branch.body), (False, branch.orelse)):
+            if not side:
+                continue
+            first = side[0] if isinstance(side, list) else side
+            last = side[-1] if isinstance(side, list) else side
+            lines = self.horizon.lines.get(filename, ()) if isinstance(side, list) and first.lineno > branch.test.lineno else ()
+            was = value in seen or any(first.lineno <= n <= (getattr(last, "end_lineno", None) or last.lineno) for n in lines)
+            keeps = isinstance(side, list) and light.keeps(side, scope, self._lasting(loop, scope))
+            what = None if was else self._weigh(side, loop, scope)
+            if not what and not keeps:
+                continue
+            ahead, certain = self._opens(branch.test, value, scope, survey, left)
+            if ahead is None:
+                continue
+            if keeps:
+                self.horizon.name(self.horizon.growing, filename, first.lineno, None)
+            if what:
+                self._found(what, filename, first, ahead if stepping and certain else None, stepping and certain and not survey.own)
+        return None
+
+    @staticmethod
+    def _lasting(loop, scope):
+        """What outlives one turn of a loop, or one call of a function."""
+        own = sources.assignments([loop]) if loop is not None else scope.assigned() if isinstance(scope, sources.Called) else {}
+        return lambda name: name not in own
+
+    def _opens(self, test, value, scope, survey, left):
+        """(steps from now, whether for sure) until a test may say so; (None, False) for never."""
+        maybe = None
+        for ahead, answer in self.motions.future(test, scope, survey, left):
+            if answer is Unknown:
+                maybe = 0 if maybe is None else maybe
+            elif bool(answer) == value:
+                return ahead, maybe is None
+        return maybe, False
+
+    def _weigh(self, side, loop, scope):
+        """What a side of a branch does; of an expression that chooses a size, that it changes what the loop works on."""
+        if isinstance(side, list):
+            return self.scale.weigh(side, loop, scope)
+        try:
+            value = evaluate(side, lambda path, n: _plain(n, scope))
+            return light.CHANGES if isinstance(value, int) and not isinstance(value, bool) else None
+        except Exception:
+            return self.scale.weigh([side], loop, scope)
+
+    def _found(self, what, filename, node, ahead, certain):
+        if certain and ahead * self.step_seconds <= self.allowed:
+            self.horizon.until = max(self.horizon.until, self.number + ahead + light.STEPS_AFTER)
+            return
+        self.horizon.name(self.horizon.changing if what == light.CHANGES else self.horizon.evaluating, filename, node.lineno, ahead)
+
+    def _sizes(self, statements, scope, filename, left):
+        if self._late():
+            return
+        for node, ahead in self.growth.places(statements, scope, left):
+            soon = ahead is not None and ahead * self.step_seconds <= self.allowed
+            self._found(light.CHANGES, filename, node, ahead if soon else None, soon)
+
+
+def _plain(node, scope):
+    found = resolve(node, scope)
+    if not isinstance(found, PLAIN):
+        raise Unknown()
+    return found
+
+
+def _without(body, inner):
+    """The statements of an outer loop without those of the one in it, which is looked at by itself; it is passed with what it goes through."""
+    kept = []
+    for node in body:
+        if node is inner:
+            kept.append(ast.Expr(node.iter if isinstance(node, ast.For) else node.test))
+        elif any(n is inner for n in ast.walk(node)):
+            for name in ("body", "orelse", "finalbody"):
+                kept.extend(_without(getattr(node, name, None) or [], inner))
+        else:
+            kept.append(node)
+    return kept
+
+
+def _behind_line(frame):
+    module = sources.tree(frame.f_code.co_filename)
+    return sources.loops_around(module, frame.f_lineno, frame.f_code.co_name)[1]
+
+
+def _statement_at(frame):
+    """The innermost statement that a running function is in."""
+    found = []
+    module = sources.tree(frame.f_code.co_filename)
+    for node in ast.walk(module) if module is not None else ():
+        if isinstance(node, (ast.Expr, ast.Assign, ast.Return, ast.AnnAssign, ast.AugAssign)) and node.lineno <= frame.f_lineno <= (getattr(node, "end_lineno", None) or node.lineno):
+            found = [node]
+    return found

@@ -1,52 +1,39 @@
 """Whether statements that were not run yet may take memory of the GPU that was not seen: printing and saving do not."""
 import ast
-import inspect
+import collections
 import sys
 
-# What the statements do: change what the loop works on, use a model with gradients or with larger tensors; or only evaluate a model.
+from . import sources
+from .sources import resolve
+
+# What the statements do: change what the loop works on, use a model with gradients or with larger tensors, make tensors; or only evaluate a model.
 CHANGES, EVALUATES = "changes", "evaluates"
 # Steps after a branch has opened until the peak has been seen to rest again.
 STEPS_AFTER = 4
-DEEPEST = 3
+DEEPEST = 4
+# Calls of the program's functions that are looked into for one question.
+MOST_CALLS = 300
 GRADIENTLESS = ("no_grad", "inference_mode")
 # Methods of a model that compute nothing.
 STILL = {
     "eval", "train", "state_dict", "zero_grad", "parameters", "named_parameters", "modules", "named_modules", "children", "register_buffer",
-    "load_state_dict", "extra_repr", "__repr__",
+    "load_state_dict", "extra_repr", "__repr__", "no_sync", "get_num_params",
 }
 # Functions of PyTorch that make no tensors worth counting; the rest may.
 STILL_MODULES = ("torch.serialization", "torch.cuda", "torch.utils", "torch.distributed", "torch.optim", "torch.autograd.grad_mode", "torch.random")
-
-
-def local(frame, name, default=None):
-    """A local name's value. Before Python 3.13 a function's f_locals is a copy that its frame keeps: what is in it, such as the last batch, would live longer."""
-    names = frame.f_locals
-    try:
-        return names.get(name, default)
-    finally:
-        if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(names, dict):
-            names.clear()
-
-
-def resolve(node, frame):
-    """The object that a name or a chain of attributes stands for, as far as no code of the program has to run for it; None if not known."""
-    if isinstance(node, ast.Name):
-        return local(frame, node.id, frame.f_globals.get(node.id))
-    if isinstance(node, ast.Attribute):
-        owner = resolve(node.value, frame)
-        if owner is None:
-            return None
-        try:
-            held = object.__getattribute__(owner, "__dict__")
-        except Exception:
-            held = {}
-        for place in [held] + [held.get(n) or {} for n in ("_modules", "_parameters", "_buffers") if isinstance(held.get(n), dict)]:
-            if node.attr in place:
-                return place[node.attr]
-        for cls in type(owner).__mro__:
-            if node.attr in cls.__dict__:
-                return cls.__dict__[node.attr]
-    return None
+STILL_FUNCTIONS = {
+    "save", "manual_seed", "set_grad_enabled", "device", "autocast", "isnan", "isinf", "isfinite", "is_tensor", "numel", "finfo", "iinfo", "Generator", "Size",
+    "get_rng_state", "set_rng_state", "set_printoptions", "is_grad_enabled", "set_float32_matmul_precision", "typename", "equal", "allclose",
+} | set(GRADIENTLESS)
+# With one tensor and nothing else, these make one number of it.
+REDUCTIONS = {"mean", "sum", "max", "min", "norm", "any", "all", "argmax", "argmin", "std", "var", "median", "prod"}
+# Without a device, these make tensors where the default is.
+FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "tensor", "as_tensor", "from_numpy", "eye", "load"}
+# Methods of tensors that make others, by the name alone where the object is not known.
+ALLOCATES = {"clone", "repeat", "repeat_interleave", "cuda", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
+KEEPS = {"append", "extend", "appendleft", "insert", "add", "put"}
+# What makes plain values, or tensors of the host.
+TO_HOST = {"item", "cpu", "numpy", "tolist", "size", "numel", "dim", "keys", "format", "join"}
 
 
 def _torch():
@@ -55,19 +42,12 @@ def _torch():
 
 def _is_module(value):
     torch = _torch()
-    return torch is not None and isinstance(value, torch.nn.Module)
+    return torch is not None and issubclass(type(value), torch.nn.Module)
 
 
-def _code(function):
-    function = getattr(function, "__wrapped__", function)
-    return getattr(getattr(function, "__func__", function), "__code__", None)
-
-
-def _users_function(value):
-    from . import horizon
-
-    code = _code(value)
-    return code is not None and horizon.is_users(code.co_filename)
+def _is_tensor(value):
+    torch = _torch()
+    return torch is not None and issubclass(type(value), torch.Tensor)
 
 
 def _without_gradients(function):
@@ -77,19 +57,19 @@ def _without_gradients(function):
             held = getattr(cell, "cell_contents", None)
             if type(getattr(held, "__self__", held)).__name__ in GRADIENTLESS:
                 return True
-    code = _code(function)
+    code = sources.code_of(function)
     return code is not None and any(n in code.co_names for n in GRADIENTLESS)
 
 
 def _uses_model(function, depth=0):
     """Whether a function of the program's uses a model that it knows by name, itself or through others."""
-    code = _code(function)
+    code = sources.code_of(function)
     if code is None or depth == DEEPEST:
         return False
     names = getattr(getattr(function, "__wrapped__", function), "__globals__", {})
     for name in code.co_names:
         value = names.get(name)
-        if _is_module(value) or (_users_function(value) and value is not function and _uses_model(value, depth + 1)):
+        if _is_module(value) or (sources.is_users_function(value) and value is not function and _uses_model(value, depth + 1)):
             return True
     return False
 
@@ -101,29 +81,152 @@ def _holds_module(value):
         return False
 
 
-def _call(node, frame):
-    """What a call does."""
-    callee = resolve(node.func, frame)
+def _default_is_host():
     torch = _torch()
-    owner = resolve(node.func.value, frame) if isinstance(node.func, ast.Attribute) else None
-    if _is_module(callee):
-        return CHANGES
-    if _is_module(owner) and not _users_function(callee):
-        return None if node.func.attr in STILL else CHANGES
-    if _users_function(callee):
-        given = [resolve(a, frame) for a in node.args] + [resolve(k.value, frame) for k in node.keywords] + [owner]
-        if _uses_model(callee) or any(_holds_module(g) for g in given if g is not None):
-            return EVALUATES if _without_gradients(callee) else CHANGES
-        return None
-    if isinstance(node.func, ast.Attribute) and node.func.attr in ("backward", "add_param_group", "requires_grad_"):
-        return CHANGES
-    if torch is not None and callee is not None:
-        module = getattr(callee, "__module__", None) or ""
-        made_by_torch = module.split(".")[0] == "torch" or owner is torch
-        if made_by_torch and owner is not None and not isinstance(owner, torch.Tensor) and not module.startswith(STILL_MODULES):
-            if node.func.attr not in GRADIENTLESS and node.func.attr not in ("save", "manual_seed", "set_grad_enabled", "device", "autocast"):
+    try:
+        return torch.get_default_device().type == "cpu"
+    except AttributeError:  # before 2.3
+        return torch.empty(0).device.type == "cpu"
+
+
+def _on_host(node, scope):
+    """Whether a factory of tensors makes one of the host."""
+    device = next((k.value for k in node.keywords if k.arg == "device"), None)
+    if device is None:
+        return _default_is_host()
+    return _is_host_device(device, scope)
+
+
+def _is_host_device(node, scope):
+    value = node.value if isinstance(node, ast.Constant) else resolve(node, scope)
+    return str(value).startswith("cpu")
+
+
+def _goes_to_device(node, scope):
+    """Whether x.to(...) names a device that is not the host."""
+    torch = _torch()
+    for given in list(node.args[:1]) + [k.value for k in node.keywords if k.arg == "device"]:
+        value = given.value if isinstance(given, ast.Constant) else resolve(given, scope)
+        if isinstance(value, str) or torch is not None and isinstance(value, torch.device):
+            return not str(value).startswith("cpu")
+        if value is None and "dev" in ast.dump(given).lower():
+            return True
+    return False
+
+
+class Scale:
+    """Weighs statements; what it has looked into once it does not look into again."""
+
+    def __init__(self):
+        self.calls = MOST_CALLS
+        self.known = {}
+
+    def call(self, node, scope):
+        """What a call does."""
+        callee = resolve(node.func, scope)
+        torch = _torch()
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        owner = resolve(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
+        if name == "deepcopy" and "copy" in (getattr(callee, "__module__", None) or "copy"):
+            return CHANGES if _copied_tensors(node, scope) else None
+        if _is_module(callee):
+            return CHANGES
+        if _is_module(owner) and not sources.is_users_function(callee):
+            return None if name in STILL else CHANGES
+        if isinstance(callee, type):
+            if torch is not None and issubclass(callee, torch.nn.Module):
                 return CHANGES
-    return None
+            init = callee.__dict__.get("__init__")
+            return self.function(init, node, scope, []) if sources.is_users_function(init) else None
+        if sources.is_users_function(callee):
+            given = [resolve(a, scope) for a in node.args] + [resolve(k.value, scope) for k in node.keywords] + [owner]
+            return self.function(callee, node, scope, given)
+        if name in ("backward", "add_param_group", "requires_grad_"):
+            return CHANGES
+        if torch is not None and callee is not None and owner is not None and not _is_tensor(owner):
+            module = getattr(callee, "__module__", None) or ""
+            if (module.split(".")[0] == "torch" or owner is torch) and not module.startswith(STILL_MODULES) and name not in STILL_FUNCTIONS:
+                small = name in REDUCTIONS and len(node.args) == 1 and not node.keywords
+                return None if small or name in FACTORIES and _on_host(node, scope) else CHANGES
+        if isinstance(node.func, ast.Attribute) and (owner is None and callee is None or _is_tensor(owner)):
+            if name in ALLOCATES or name == "to" and _goes_to_device(node, scope):
+                return CHANGES
+        return None
+
+    def function(self, function, node, scope, given):
+        """What a function of the program's does."""
+        inner = sources.called(function, node, scope)
+        if inner is None or inner.depth > DEEPEST or self.calls <= 0:
+            uses = _uses_model(function) or any(_holds_module(g) for g in given if g is not None)
+            what = CHANGES if uses else None
+        else:
+            key = id(sources.code_of(function)), tuple(id(g) for g in given)
+            if key in self.known:
+                return self.known[key]
+            self.known[key] = None  # of a function that calls itself
+            self.calls -= 1
+            what = self.statements(sources.body_of(inner.node), inner)
+        if what == CHANGES and _without_gradients(function):
+            what = EVALUATES
+        if inner is not None:
+            self.known[id(sources.code_of(function)), tuple(id(g) for g in given)] = what
+        return what
+
+    def statements(self, statements, scope, also=None):
+        """The worst that a call among these statements does; also(node) may say that a node changes something by itself."""
+        worst = None
+
+        def visit(node, quiet):
+            nonlocal worst
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                return
+            if isinstance(node, ast.Call):
+                what = self.call(node, scope)
+                if what:
+                    what = EVALUATES if quiet else what
+                    worst = CHANGES if CHANGES in (worst, what) else what
+            if also is not None and also(node):
+                worst = CHANGES
+            quiet = quiet or _turns_gradients_off(node)
+            for child in ast.iter_child_nodes(node):
+                visit(child, quiet)
+
+        for statement in statements:
+            visit(statement, False)
+        return worst
+
+    def weigh(self, statements, loop, scope):
+        """CHANGES, EVALUATES or None for statements that the loop has not run yet, or that stand behind it. Without a loop, of a function."""
+        if loop is None:
+            return self.statements(statements, scope)
+        own = {id(n) for s in statements for n in ast.walk(s)}
+        read, inside_loop = set(), False
+        for n in ast.walk(loop):
+            if id(n) in own:
+                inside_loop = True
+            elif isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
+                read.add(ast.dump(n))
+        worst = self.statements(statements, scope, (lambda node: _assigns(node, read, scope)) if inside_loop else None)
+        if worst == EVALUATES and _largest_batch(statements, scope) > _largest_batch([loop], scope) > 0:
+            return CHANGES
+        return worst
+
+
+def _copied_tensors(call, scope):
+    """Whether a copy of everything below an object may hold tensors: of what is plain, it does not."""
+    if not call.args:
+        return False
+    value = resolve(call.args[0], scope)
+    return value is None or not isinstance(value, (int, float, str, bool)) and not _plain_container(value)
+
+
+def _plain_container(value, depth=0):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if type(value).__name__ == "Namespace" or type(value) in (list, tuple, set) and depth < 3:
+        parts = list(vars(value).values()) if type(value).__name__ == "Namespace" else list(value)
+        return all(isinstance(v, (int, float, str, bool, type(None))) or _plain_container(v, depth + 1) for v in parts[:100])
+    return False
 
 
 def _turns_gradients_off(node):
@@ -146,13 +249,13 @@ def _targets(node):
                 yield n
 
 
-def _assigns(node, read, frame):
+def _assigns(node, read, scope):
     """Whether an assignment changes a size or a tensor that the loop reads."""
     for target in _targets(node):
         if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
             return True
         key = ast.dump(target).replace("Store()", "Load()")
-        if key in read and not isinstance(resolve(target, frame), (float, str, bool)):
+        if key in read and not isinstance(resolve(target, scope), (float, str, bool)):
             return True
     return False
 
@@ -164,43 +267,66 @@ def _names(statements):
                 yield n
 
 
-def _largest_batch(statements, frame):
+def _largest_batch(statements, scope):
     torch = _torch()
     largest = 0
     for n in _names(statements):
-        value = resolve(n, frame)
-        if torch is not None and isinstance(value, torch.Tensor) and value.dim() > 1 and not isinstance(value, torch.nn.Parameter):
+        value = resolve(n, scope)
+        if _is_tensor(value) and value.dim() > 1 and not isinstance(value, torch.nn.Parameter):
             largest = max(largest, value.shape[0])
     return largest
 
 
-def weigh(statements, loop, frame):
-    """CHANGES, EVALUATES or None for statements that the loop has not run yet, or that stand behind it."""
-    own = {id(n) for s in statements for n in ast.walk(s)}
-    read = {
-        ast.dump(n) for n in ast.walk(loop)
-        if id(n) not in own and isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load)
-    }
-    inside_loop = any(id(n) in own for n in ast.walk(loop))
-    worst = None
+def keeps(statements, scope, lasting):
+    """Whether statements put a tensor of the GPU into something that outlives them; lasting(name) says what does."""
+    for node in sources.inside(statements):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KEEPS:
+            owner = resolve(node.func.value, scope)
+            bounded = isinstance(owner, collections.deque) and owner.maxlen is not None
+            if not bounded and owner is not None and isinstance(owner, (list, set, collections.deque)) and _lasts(node.func.value, lasting):
+                if any(_maybe_tensor(a, scope) for a in node.args):
+                    return True
+        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and type(resolve(node.target, scope)) is list and _lasts(node.target, lasting):
+            if _maybe_tensor(node.value, scope):
+                return True
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and isinstance(resolve(node.targets[0].value, scope), dict):
+            if not isinstance(getattr(node.targets[0].slice, "value", node.targets[0].slice), (ast.Constant, str)) and _lasts(node.targets[0].value, lasting):
+                if _maybe_tensor(node.value, scope):
+                    return True
+    return False
 
-    def visit(node, quiet):
-        nonlocal worst
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-            return
-        if isinstance(node, ast.Call):
-            what = _call(node, frame)
-            if what:
-                what = EVALUATES if quiet else what
-                worst = CHANGES if CHANGES in (worst, what) else what
-        if inside_loop and _assigns(node, read, frame):
-            worst = CHANGES
-        quiet = quiet or _turns_gradients_off(node)
-        for child in ast.iter_child_nodes(node):
-            visit(child, quiet)
 
-    for statement in statements:
-        visit(statement, False)
-    if worst == EVALUATES and _largest_batch(statements, frame) > _largest_batch([loop], frame) > 0:
-        return CHANGES
-    return worst
+def _lasts(node, lasting):
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return isinstance(node, ast.Name) and lasting(node.id)
+
+
+def _maybe_tensor(node, scope, depth=0):
+    """Whether an expression may be a tensor of the GPU: by what it stands for now, or by how it is made."""
+    if depth > 6:
+        return False
+    value = resolve(node, scope)
+    if value is not None:
+        return _is_tensor(value) and value.is_cuda
+    if isinstance(node, ast.Name) and isinstance(scope, sources.Called) and node.id in scope.assigned():
+        return any(v is not None and _maybe_tensor(v, scope, depth + 1) for v in scope.assigned()[node.id])
+    if isinstance(node, ast.Name) and isinstance(scope, sources.Called) and node.id in scope.arguments:
+        return _maybe_tensor(scope.arguments[node.id], scope.caller, depth + 1)
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in TO_HOST:
+            return False
+        callee = resolve(node.func, scope)
+        if _is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
+            return not (name in FACTORIES and _on_host(node, scope))
+        return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or _maybe_tensor(node.func.value, scope, depth + 1))
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return any(_maybe_tensor(e, scope, depth + 1) for e in node.elts)
+    if isinstance(node, ast.Dict):
+        return any(v is not None and _maybe_tensor(v, scope, depth + 1) for v in node.values)
+    if isinstance(node, ast.BinOp):
+        return _maybe_tensor(node.left, scope, depth + 1) or _maybe_tensor(node.right, scope, depth + 1)
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        return _maybe_tensor(node.value, scope, depth + 1) if not (isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype", "device")) else False
+    return False

@@ -19,7 +19,9 @@ LEAST_SECONDS = 10.0
 class Phases:
     """Whether epochs are being cut short, and what was seen since."""
 
-    def __init__(self):
+    def __init__(self, steadiness):
+        self.steadiness = steadiness
+        self.workers = set()  # processes of loaders
         self.active = False
         self.turned = False  # a loader was ended
         self.steps_after = 0
@@ -42,6 +44,7 @@ class Phases:
                 raise StopIteration
             batch = original(self)
             phases.given += 1
+            phases.look_at(self, batch)
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
             return batch
@@ -60,11 +63,21 @@ class Phases:
 
         torch.save = save
 
+    def look_at(self, iterator, batch):
+        try:
+            if not hasattr(iterator, "_gresize_seen"):
+                iterator._gresize_seen = True
+                self.workers.update(w.pid for w in getattr(iterator, "_workers", ()))
+            self.steadiness.batch(iterator, batch)
+        except Exception:
+            pass
+
     def at_end(self, iterator):
         if not self.active:
             return False
         if not self.turned:  # the one that training reads from
             self.turned = True
+            self.steadiness.keep(iterator)
             return True
         if getattr(iterator, "_gresize_batches", 0) < BATCHES_AFTER:
             return False

@@ -109,7 +109,7 @@ def memory_stats(torch, device):
         return {}
 
 
-def _devices(watch):
+def devices_of(watch):
     devices = []
     if not watch.cuda_used():
         return devices
@@ -194,7 +194,7 @@ def write(watch, reason, exception=None, initializing=False):
     """Write the report of this process; a fault here is never the program's."""
     try:
         torch = watch.torch
-        devices = _devices(watch)
+        devices = watch.figures or devices_of(watch)
         unread, larger = watch.loaders.unread()
         content = {
             "schema": SCHEMA,
@@ -228,6 +228,11 @@ def write(watch, reason, exception=None, initializing=False):
             "epochs_cut_short": watch.phases.turned,
             "changes_ahead": watch.horizon.changing,
             "evaluations_ahead": watch.horizon.evaluating,
+            "growth_ahead": watch.horizon.growing,
+            "afterwards": watch.afterwards,
+            "step_leaves_bytes": watch.steadiness.grows_bytes(),
+            "batches_vary": watch.steadiness.varies or "",
+            "steps_uneven": not watch.phases.fed and watch.steadiness.uneven(),
             "tuning": watch.tuning.counts(),
             "idle_optimizer": watch.idle_optimizer(),
             "memory_fraction": _memory_fraction(watch),

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, horizon, layers, ledger, operators, phases, policy, ranks, releases, report, shadow_calls, tuning, values
+from . import after_import, afterwards, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -40,6 +40,7 @@ class Watch:
         self.scaler_steps = 0
         self.history = []  # one entry a step: number, allocated peak, reserved peak, values read back
         self.highest = {}  # device -> peaks that a reset of the counters would lose
+        self.now = (0, 0)  # bytes that are allocated on all devices, and that ever were
         self.optimizers = weakref.WeakSet()
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
@@ -49,7 +50,11 @@ class Watch:
         self.decisions = values.Decisions
         self.calls = shadow_calls.Calls(torch) if torch.version.cuda else None
         self.saves = values.Saves()
-        self.phases = phases.Phases()
+        self.steadiness = steadiness.Steadiness()
+        self.phases = phases.Phases(self.steadiness)
+        self.children = afterwards.Children(self.seconds)
+        self.figures = None  # those of the devices, once they are not to change any more
+        self.afterwards = []  # places of the program that something else than its loop may come to
         self.horizon = horizon.Horizon(self.seconds)
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
         self.layers = layers.Layers(torch) if report.wants_part("modules") else None
@@ -65,12 +70,16 @@ class Watch:
     def peaks(self):
         """The highest allocated and reserved bytes of any device so far."""
         allocated = reserved = 0
+        now = [0, 0]
         if not self.cuda_used():
             return 0, 0
         for device in range(self.torch.cuda.device_count()):
-            self.keep_peaks(device)
+            stats = self.keep_peaks(device)
+            now[0] += stats.get("allocated_bytes.all.current", 0)
+            now[1] += stats.get("allocated_bytes.all.allocated", 0)
             a, r = self.highest[device]
             allocated, reserved = max(allocated, a), max(reserved, r)
+        self.now = tuple(now)
         return allocated, reserved
 
     def keep_peaks(self, device):
@@ -80,6 +89,7 @@ class Watch:
             max(a, stats.get("allocated_bytes.all.peak", 0)),
             max(r, stats.get("reserved_bytes.all.peak", 0)),
         )
+        return stats
 
     # -- events of the loop
 
@@ -89,6 +99,7 @@ class Watch:
                 self.operators.arrived()
             self.backward_calls += 1
             self.saves.step()
+            _quietly(self.horizon.passing, sys._getframe())
             if len(self.optimizers) or self.optimizer_steps:
                 return
             if self.backward_calls % BACKWARD_FACTOR == 0:
@@ -121,6 +132,7 @@ class Watch:
             _quietly(self.operators.on_step, number)
         _quietly(self.horizon.observe, sys._getframe())
         allocated, reserved = self.peaks()
+        self.steadiness.step(*self.now)
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
         if self.cuda_used() and self._enough(number) and not self._wants_more(number):
@@ -136,6 +148,8 @@ class Watch:
             # Ranks that went on for different times would wait for each other.
             alone = os.environ.get("WORLD_SIZE", "1") == "1"
             if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone):
+                return True
+            if alone and self.children.busy(time.monotonic() - self.begin, self.phases.workers):
                 return True
         except Exception:
             report.complain()
@@ -169,6 +183,9 @@ class Watch:
             self.done = True
             try:
                 report.write(self, reason)
+                if reason == "stopped":
+                    self._look_beyond()
+                    report.write(self, reason)
                 report.flush_native()
                 self._write_lists()
                 for stream in (sys.stdout, sys.stderr):
@@ -181,6 +198,15 @@ class Watch:
                 self._end_children()
             finally:
                 os._exit(0)
+
+    def _look_beyond(self):
+        """What the steps could not show; the figures are written down already."""
+        try:
+            self.figures = report.devices_of(self)
+            self.afterwards = afterwards.places(light.Scale())
+            self.steadiness.sample(list(self.loaders.read))
+        except Exception:
+            report.complain()
 
     def _write_lists(self):
         if self.ledger is not None and self.cuda_used():
@@ -341,6 +367,7 @@ def start(torch):
     import atexit
 
     atexit.register(_quietly, watch.finish)
+    _quietly(afterwards.hook_exit)
     _quietly(_hook_backward, watch, torch)
     _quietly(_hook_optimizers, watch, torch)
     _quietly(_hook_scaler, watch, torch)

@@ -1,0 +1,65 @@
+package vgpu
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/gresize/gresize/estimator"
+)
+
+// Ahead is what a process was seen to have before it beyond the steps that were run.
+type Ahead struct {
+	// ChangesAhead are places of the program that change what its loop works on, or that use a model, and that a later step reaches or may
+	// reach; EvaluationsAhead use a model without gradients and with no larger batch; GrowthAhead keep a tensor each time they are reached.
+	ChangesAhead     []string `json:"changes_ahead,omitempty"`
+	EvaluationsAhead []string `json:"evaluations_ahead,omitempty"`
+	GrowthAhead      []string `json:"growth_ahead,omitempty"`
+	// Afterwards are functions that a thread, the end of the program, a signal or a finalizer calls, and that may take memory.
+	Afterwards []string `json:"afterwards,omitempty"`
+	// StepLeavesBytes is what each of the last steps left allocated.
+	StepLeavesBytes int64 `json:"step_leaves_bytes,omitempty"`
+	// BatchesVary says how the batches or samples of a data set differ. StepsUneven: steps without a data loader allocated other sizes each.
+	BatchesVary string `json:"batches_vary,omitempty"`
+	StepsUneven bool   `json:"steps_uneven,omitempty"`
+}
+
+func (h *Ahead) check() error {
+	if h.StepLeavesBytes < 0 || h.StepLeavesBytes > maxMemoryBytes {
+		return errors.New("step_leaves_bytes: out of range")
+	}
+	return nil
+}
+
+// cut keeps of what a program's own process reports as much as a reason may hold.
+func (h Ahead) cut() Ahead {
+	for _, places := range []*[]string{&h.ChangesAhead, &h.EvaluationsAhead, &h.GrowthAhead, &h.Afterwards} {
+		*places = placesAhead(*places)
+	}
+	if h.BatchesVary != "" {
+		h.BatchesVary = placesAhead([]string{h.BatchesVary})[0]
+	}
+	return h
+}
+
+// judgeAhead looks at a rank whose run was ended because its steps looked alike: whether they stay so.
+func (a *answer) judgeAhead(h *Ahead) {
+	if len(h.ChangesAhead) > 0 {
+		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise: "+strings.Join(h.ChangesAhead, "; "))
+	}
+	if len(h.Afterwards) > 0 {
+		a.lower(estimator.Low, "phase_not_reached", "a thread, the end of the program, a signal or a finalizer may take memory: "+strings.Join(h.Afterwards, "; "))
+	}
+	if h.StepLeavesBytes > 0 {
+		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
+	}
+	if len(h.GrowthAhead) > 0 {
+		a.lower(estimator.Low, "memory_grows", "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))
+	}
+	switch {
+	case h.BatchesVary != "":
+		a.lower(estimator.Low, "batches_vary", "a later batch may be larger: "+h.BatchesVary)
+	case h.StepsUneven:
+		a.lower(estimator.Low, "batches_vary", "a later step may take more: the last ones allocated different sizes")
+	}
+}

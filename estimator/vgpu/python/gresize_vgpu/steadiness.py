@@ -1,0 +1,141 @@
+"""Whether one training step takes what the step before it took: what stays allocated, and the shapes of the batches.
+
+The steps that were seen are the first. A data set whose later items are longer is asked for some of them once the run is over, when nothing that its
+code does can change a figure any more.
+"""
+import itertools
+import sys
+import threading
+import time
+
+from . import report
+
+# Steps in a row that end with more allocated than the one before.
+GROWING_STEPS = 3
+MOST_TENSORS = 32
+DEEPEST = 3
+MOST_LOADERS = 3
+MOST_SECONDS = 1.5
+MOST_STREAMED = 256
+# A step whose allocations differ by so much from those of another has other sizes.
+LEAST_DIFFERENCE_BYTES = 4 << 20
+LEAST_DIFFERENCE = 0.02
+
+
+def shapes(batch, depth=0):
+    """The shapes of the tensors in a batch, in their order."""
+    torch = sys.modules["torch"]
+    if issubclass(type(batch), torch.Tensor):
+        return [tuple(batch.shape)]
+    if depth == DEEPEST:
+        return []
+    if isinstance(batch, dict) or hasattr(type(batch), "data") and isinstance(getattr(batch, "data", None), dict):
+        batch = list((batch if isinstance(batch, dict) else batch.data).values())
+    if not isinstance(batch, (list, tuple)):
+        return []
+    found = []
+    for part in batch[:MOST_TENSORS]:
+        found.extend(shapes(part, depth + 1))
+    return found[:MOST_TENSORS]
+
+
+def larger_or_other(one, other):
+    """Whether two batches differ by more than that one has fewer samples, as the last of an epoch."""
+    if len(one) != len(other):
+        return True
+    return any(len(a) != len(b) or a[1:] != b[1:] or a[:1] < b[:1] for a, b in zip(one, other))
+
+
+class Steadiness:
+    def __init__(self):
+        self.held, self.totals = [], []
+        self.first = {}  # data set -> shapes of its first batch
+        self.varies = None  # in words
+        self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
+
+    def step(self, allocated, total):
+        """A step has ended with so much allocated; total is all that was ever allocated."""
+        self.held = self.held[-GROWING_STEPS:] + [allocated]
+        self.totals = self.totals[-GROWING_STEPS:] + [total]
+
+    def grows_bytes(self):
+        """What a step leaves behind, where each of the last did so."""
+        last = self.held[-GROWING_STEPS:]
+        if len(last) < GROWING_STEPS or not all(a < b for a, b in zip(last, last[1:])):
+            return 0
+        return last[-1] - last[-2]
+
+    def uneven(self):
+        """Whether the last steps allocated different sizes."""
+        steps = [b - a for a, b in zip(self.totals, self.totals[1:])]
+        return len(steps) >= GROWING_STEPS and max(steps) - min(steps) > max(LEAST_DIFFERENCE_BYTES, LEAST_DIFFERENCE * max(steps))
+
+    def batch(self, iterator, batch):
+        """A loader has given a batch. Two loaders may give batches of different sizes from one data set."""
+        if self.varies is not None:
+            return
+        dataset, found = getattr(iterator, "_dataset", None), shapes(batch)
+        if not hasattr(iterator, "_gresize_first"):
+            iterator._gresize_first = found
+        first, ever = iterator._gresize_first, self.first.setdefault(id(dataset), found)
+        if larger_or_other(first, found):
+            self._say(dataset, first, found)
+        elif [s[1:] for s in ever] != [s[1:] for s in found]:
+            self._say(dataset, ever, found)
+
+    def _say(self, what, one, other):
+        a, b = next(((a, b) for a, b in itertools.zip_longest(one, other) if a != b), (None, None))
+        self.varies = "%s gave %s and %s" % (type(what).__name__, a, b)
+
+    def keep(self, iterator):
+        self.sources.append(_source(iterator))
+
+    def sample(self, loaders):
+        """Asks the data sets for items from elsewhere. In a thread, for it may take long."""
+        known = list(self.sources)
+        for source in (_source(loader) for loader in loaders):
+            if all(source[0] is not other[0] for other in known):
+                known.append(source)
+        if self.varies is not None or not known:
+            return
+        asking = threading.Thread(target=self._ask, args=(known, time.monotonic() + MOST_SECONDS), name="gresize-samples", daemon=True)
+        try:
+            asking.start()
+        except RuntimeError:  # the interpreter is on its way out
+            self._ask(known, time.monotonic() + MOST_SECONDS)
+            return
+        asking.join(MOST_SECONDS)
+
+    def _ask(self, known, deadline):
+        for dataset, collate, collates, kind in known[:MOST_LOADERS]:
+            try:
+                first = None
+                for item in _items(dataset, kind, deadline):
+                    found = shapes(collate([item])) if collates else shapes(item)
+                    if first is None:
+                        first = found
+                    elif found != first:
+                        self._say(dataset, first, found)
+                        return
+            except Exception:
+                report.complain()
+
+
+def _source(loader):
+    """(data set, function that makes a batch, whether of several items, kind) of a loader, or of its iterator, which outlives it."""
+    held = vars(loader)
+    dataset, collate = held.get("_dataset", held.get("dataset")), held.get("_collate_fn", held.get("collate_fn"))
+    return dataset, collate, bool(getattr(loader, "_auto_collation", False)), held.get("_dataset_kind", 0)
+
+
+def _items(dataset, kind, deadline):
+    if kind == 0:
+        count = len(dataset)
+        places = sorted({0, count - 1} | {count * k // 16 for k in range(16)} | {(count // 3 + 7919 * k) % count for k in range(8)}) if count > 0 else []
+        source = (dataset[i] for i in [places[0], places[-1]] + places[1:-1])
+    else:
+        source = itertools.islice(iter(dataset), MOST_STREAMED)
+    for item in source:
+        yield item
+        if time.monotonic() > deadline:
+            return
