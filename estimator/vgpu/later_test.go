@@ -8,6 +8,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 // TestWhatALaterStepDoes: what a loop's own counter brings soon is waited for; what it brings late lowers the confidence, unless it is logging or saving.
@@ -55,7 +56,7 @@ func runEach(t *testing.T, release, script string, cases []string) map[string]*o
 			t.Fatal(err)
 		}
 	}
-	all := runInterpreter(t, python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), "GRESIZE_PROBE_SECONDS=300")
+	all := runInterpreter(t, torchtest.Python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), "GRESIZE_PROBE_SECONDS=300")
 	outcomes := map[string]*outcome{}
 	for _, name := range cases {
 		o := &outcome{output: all.output, failed: all.failed || strings.Contains(all.output, "failed: "+name+"\n")}
