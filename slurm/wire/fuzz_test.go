@@ -1,10 +1,15 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"io"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -102,4 +107,53 @@ func TestListOfNothingIsBounded(t *testing.T) {
 	if _, err := decodeList(make([]byte, MaxEnvironmentBytes), MaxEnvironmentBytes); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("read: got error %v, want %v", err, ErrTooLarge)
 	}
+}
+
+// FuzzBothCodecs asks the plugin's codec, built with the sanitizers, and this one about the same frame: they take the same replies and read the same out of them.
+func FuzzBothCodecs(f *testing.F) {
+	for _, reply := range vectorReplies() {
+		var frame bytes.Buffer
+		if err := WriteReply(&frame, reply); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frame.Bytes())
+	}
+	program := filepath.Join(f.TempDir(), "codec_peer")
+	build := exec.Command("cc", "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program, "../plugin/codec.c", "../plugin/tests/codec_peer.c")
+	if output, err := build.CombinedOutput(); err != nil {
+		f.Fatalf("build the C codec: %v\n%s", err, output)
+	}
+	peer := exec.Command(program)
+	var complaint bytes.Buffer
+	peer.Stderr = &complaint
+	in, err := peer.StdinPipe()
+	if err != nil {
+		f.Fatal(err)
+	}
+	out, err := peer.StdoutPipe()
+	if err != nil {
+		f.Fatal(err)
+	}
+	if err := peer.Start(); err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { in.Close(); _ = peer.Wait() })
+	lines := bufio.NewReader(out)
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		want := "bad"
+		if reply, err := ReadReply(bytes.NewReader(frame)); err == nil {
+			want = listing(reply.fields())
+		}
+		if _, err := in.Write(append(binary.BigEndian.AppendUint32([]byte{'r'}, uint32(len(frame))), frame...)); err != nil {
+			t.Fatalf("%v\n%s", err, complaint.String())
+		}
+		got, err := lines.ReadString('\n')
+		if err != nil {
+			_ = peer.Wait()
+			t.Fatalf("%v\n%s", err, complaint.String())
+		}
+		if got = strings.TrimSuffix(got, "\n"); got != want {
+			t.Fatalf("frame %x:\n C: %s\nGo: %s", frame, got, want)
+		}
+	})
 }

@@ -90,7 +90,7 @@ func residentSegments(table []byte) int64 {
 			continue
 		}
 		if column < len(words) {
-			if resident, err := strconv.ParseInt(string(words[column]), 10, 64); err == nil && resident > 0 {
+			if resident, err := strconv.ParseInt(string(words[column]), 10, 64); err == nil && resident > 0 && resident < 1<<50 && sum < 1<<60 {
 				sum += resident
 			}
 		}

@@ -236,6 +236,7 @@ int main(void)
 {
 	uint8_t head[5];
 
+	setvbuf(stdout, NULL, _IOLBF, 0);
 	while (fread(head, sizeof(head), 1, stdin) == 1) {
 		size_t length = big_endian(head + 1, 4);
 		uint8_t *frame = malloc(length > 0 ? length : 1);
