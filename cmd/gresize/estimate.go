@@ -140,6 +140,11 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if len(flags.whatIfs) > 0 && flags.utilization {
 		return usageError(errors.New("estimate: --utilization speaks of one run and --what-if makes several"))
 	}
+	if flags.bundle != "" {
+		if err := canWrite(flags.bundle); err != nil {
+			return usageError(fmt.Errorf("estimate: --bundle: %w", err)) // before the run, and not after it
+		}
+	}
 	if len(flags.whatIfs) > 0 {
 		return estimateWhatIfs(cmd, flags, args, profile)
 	}
@@ -213,7 +218,7 @@ func (r *reading) print(w io.Writer) error {
 		if !r.Fits {
 			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", gib(k.ComfortableBytes))
 		}
-		fmt.Fprintf(&b, "  GPU %-8d %s\n", k.Rank, need)
+		fmt.Fprintf(&b, "  %-12s %s\n", r.nameOf(k.Rank), need)
 		if k.MinimumBytes > 0 {
 			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", gib(k.MinimumBytes))
 		}
@@ -256,6 +261,14 @@ func (r *reading) print(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// nameOf is what a rank is called: the number of its GPU, or, where more processes than GPUs used one after the other, that of the process.
+func (r *reading) nameOf(rank int) string {
+	if r.devices > 0 && len(r.Ranks) > r.devices {
+		return fmt.Sprintf("process %d", rank)
+	}
+	return fmt.Sprintf("GPU %d", rank)
 }
 
 func (r *reading) printOwners(b *strings.Builder) {

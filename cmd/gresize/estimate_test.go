@@ -67,6 +67,7 @@ func textCases() map[string]textCase {
 			r.Bundle.Manifest.Outcome, r.Bundle.Manifest.ExitStatus, r.Bundle.Manifest.Signal = trace.Crashed, 139, 11
 		}), statusUnknown},
 		"owners": {result(func(r *probe.Result) {
+			r.Bundle.Manifest.Versions.Torch = "2.6.0+cu124"
 			r.Bundle.Ranks = []trace.Rank{{EventsFormat: trace.EventsJSON, Events: []byte(`{"name":0,"text":"fc"}
 {"name":1,"text":"fc.weight\u001b[2J"}
 {"history":1,"device":0,"allocations":3}
@@ -234,5 +235,41 @@ func TestProgress(t *testing.T) {
 	p.end()
 	if got := b.String(); strings.Contains(got, "\n") || !strings.HasSuffix(got, "\r\x1b[K") || len([]rune(strings.Split(got, "\x1b[K")[1])) > 31 {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestWhatTheVirtualGPUSawIsItsOwn holds that the owners of memory, which the virtual GPU recorded, are no part of another estimator's answer.
+func TestWhatTheVirtualGPUSawIsItsOwn(t *testing.T) {
+	profile, err := gpu.Load("rtx3060")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, looked := range map[string]bool{"vgpu": true, "horus": false} {
+		result := probe.Result{Estimate: estimator.Estimate{Estimator: name, Confidence: estimator.High, Fits: true, Ranks: []estimator.Rank{{ComfortableBytes: 1, ComfortableHighBytes: 1}}},
+			Bundle: &trace.Bundle{Manifest: trace.Manifest{Outcome: trace.Stopped}, Ranks: []trace.Rank{{EventsFormat: trace.EventsJSON, Events: []byte("{")}}}}
+		r := newReading(&result, profile)
+		if got := len(r.Notes) > 0; got != looked || len(r.Owners) != 0 {
+			t.Errorf("%s: looked at what was recorded: %v, %q", name, got, r.Notes)
+		}
+	}
+}
+
+// TestProcessesOneAfterTheOther: two processes on one GPU are no two GPUs.
+func TestProcessesOneAfterTheOther(t *testing.T) {
+	for _, c := range []struct {
+		devices, ranks int
+		want, not      string
+	}{{1, 2, "process 1", "GPU 1"}, {1, 1, "GPU 0", "process"}, {2, 2, "GPU 1", "process"}, {0, 2, "GPU 1", "process"}} {
+		r := readingOf(1, 0)
+		r.devices = c.devices
+		for i := 1; i < c.ranks; i++ {
+			k := r.Ranks[0]
+			k.Rank = i
+			r.Ranks = append(r.Ranks, k)
+		}
+		var out bytes.Buffer
+		if err := r.print(&out); err != nil || !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), c.not) {
+			t.Errorf("%+v: %v\n%s", c, err, out.String())
+		}
 	}
 }

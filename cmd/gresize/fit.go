@@ -93,6 +93,9 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 	if flags.step < 1 || flags.from < 0 || flags.most < flags.step {
 		return usageError(errors.New("fit: --step and --from must be positive, and --most at least --step"))
 	}
+	if flags.from > flags.most {
+		return usageError(fmt.Errorf("fit: --from %d is above --most %d: nothing would be tried", flags.from, flags.most))
+	}
 	if err := flags.check("fit"); err != nil {
 		return err
 	}

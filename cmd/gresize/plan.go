@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/planning"
 	"github.com/gresize/gresize/estimator/planning/layout"
@@ -91,6 +90,8 @@ type planned struct {
 	Outcomes       []swap.Outcome      `json:"policies,omitempty"`
 	Swap           *swap.Plan          `json:"swap,omitempty"`
 	NoPlan         string              `json:"no_plan,omitempty"`
+	// SmallestTargetBytes is the smallest target for which a plan was found, where there is none for the one that was asked for; 0: none was found.
+	SmallestTargetBytes uint64 `json:"smallest_target_bytes,omitempty"`
 }
 
 type plannedBlock struct {
@@ -125,8 +126,8 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	clock.StepNanos = flags.stepTime.Nanoseconds()
 	o := replay.OpenOptions{Device: flags.rank}
 	if flags.torchVersion != "" {
-		if o.Version, err = allocator.ParseVersion(flags.torchVersion); err != nil {
-			return usageError(err)
+		if o.Version, err = torchVersion(flags.torchVersion); err != nil {
+			return err
 		}
 	}
 	p, err := replay.Open(path, o)
@@ -148,7 +149,8 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		}
 		out.Swap, out.Outcomes, err = swap.Make(job, target, link, flags.nodes)
 		if err != nil {
-			out.NoPlan = err.Error()
+			out.NoPlan = noPlan(err)
+			out.SmallestTargetBytes, _ = swap.Smallest(job, target, link, flags.nodes)
 		}
 	}
 	if flags.out != "" {
@@ -167,6 +169,15 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		err = &statusError{code: exitDoesNotFit}
 	}
 	return err
+}
+
+// noPlan says in sizes for people why there is none.
+func noPlan(err error) string {
+	var need *swap.NeedError
+	if errors.As(err, &need) {
+		return fmt.Sprintf("request %d needs %s on the card at once: what it uses and what cannot be moved is more than the target", need.Step, exactSize(need.NeedBytes))
+	}
+	return err.Error()
 }
 
 // compare works out what each way of laying blocks out needs.
@@ -255,6 +266,10 @@ func (out *planned) printSwap(row func(name, format string, args ...any), target
 	row("target", "%s", exactSize(target))
 	if s := out.Swap; s == nil {
 		row("swap", "no plan: %s", out.NoPlan)
+		if out.SmallestTargetBytes > 0 {
+			row("smallest", "%s is about the smallest target that there is a plan for", exactSize(out.SmallestTargetBytes))
+		}
+		return // every score met the same end
 	} else if len(s.Moves) == 0 {
 		row("swap", "nothing: it fits as it is, in %s", exactSize(s.PoolBytes))
 	} else {

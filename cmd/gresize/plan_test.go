@@ -46,15 +46,18 @@ func TestPlanOfResnet50(t *testing.T) {
 
 func TestPlanThatCannotBe(t *testing.T) {
 	code, out, _ := runPlan(recordedTraces+"/resnet50_2.6.json.gz", "--target", "100MiB", "--effort", "1")
-	if code != exitDoesNotFit || !strings.Contains(out, "no plan: step ") {
+	if code != exitDoesNotFit || strings.Count(out, "no plan: request ") != 1 || strings.Count(out, "on the card at once") != 1 {
 		t.Errorf("exit %d:\n%s", code, out)
+	}
+	if !strings.Contains(out, "is about the smallest target that there is a plan for") {
+		t.Errorf("no smallest target in\n%s", out)
 	}
 }
 
 func TestPlanUsage(t *testing.T) {
 	file := recordedTraces + "/resnet50_2.6.json.gz"
 	for _, args := range [][]string{{}, {file, file}, {file, "--target", "24"}, {file, "--target", "-1GiB"}, {file, "--pcie", "12"}, {file, "--pcie", "0GB/s"},
-		{file, "--pcie", "1e30GB/s"}, {file, "--rank", "-1"}, {file, "--step-time", "-1s"}, {file, "--effort", "0"}} {
+		{file, "--pcie", "1e30GB/s"}, {file, "--rank", "-1"}, {file, "--step-time", "-1s"}, {file, "--effort", "0"}, {file, "--torch-version", "9.9"}} {
 		if code, _, _ := runPlan(args...); code != exitUsage {
 			t.Errorf("%q: exit %d", args, code)
 		}

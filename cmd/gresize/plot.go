@@ -88,6 +88,18 @@ func figureOf(path string, rank int) (*plot.Figure, error) {
 	return f, nil
 }
 
+// canWrite says what would keep a file from being written at a path.
+func canWrite(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder: name a file", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
 // writeWhole writes a file so that it is there whole or not at all.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/timeline"
@@ -46,7 +47,9 @@ type reading struct {
 	CommandExitStatus int      `json:"command_exit_status"`
 	Command           []string `json:"command"`
 	Notes             []string `json:"notes"`
-	OutputTail        string   `json:"output_tail,omitempty"`
+	// devices is how many GPUs the command saw.
+	devices    int
+	OutputTail string `json:"output_tail,omitempty"`
 }
 
 // owner is who holds memory at the peak.
@@ -74,8 +77,10 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 		Estimate: result.Estimate, Status: statusOf(&result.Estimate, m, p), GPUName: p.Name, CapacityBytes: p.Total.Bytes,
 		WouldFit: []string{}, Owners: []owner{}, PeakByPurpose: map[string]int64{}, Outcome: m.Outcome, CommandExitStatus: m.ExitStatus, Command: m.Command, Notes: slices.Clone(m.Notes), OutputTail: m.OutputTail,
 	}
-	r.ExitCode = exitOf[r.Status]
-	r.readOwners(result.Bundle)
+	r.ExitCode, r.devices = exitOf[r.Status], m.GPU.Devices
+	if r.Estimator == bundled.Default { // what the virtual GPU saw is no part of another estimator's answer
+		r.readOwners(result.Bundle)
+	}
 	for _, c := range m.Calls {
 		if c.Action == "refused" {
 			r.Notes = append(r.Notes, c.Name+" was not run")

@@ -81,14 +81,11 @@ func simulate(cmd *cobra.Command, flags simulateFlags, path string) error {
 	o := replay.OpenOptions{Device: flags.device}
 	var run replay.RunOptions
 	if flags.torchVersion != "" {
-		v, err := allocator.ParseVersion(flags.torchVersion)
+		v, err := torchVersion(flags.torchVersion)
 		if err != nil {
-			return usageError(err)
+			return err
 		}
 		o.Version, run.Version = v, v
-		if !v.Known() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: PyTorch %v is newer than what is known; it is simulated as %v\n", v, allocator.Newest)
-		}
 	}
 	if flags.capacity != "" {
 		bytes, err := parseSize(flags.capacity)
@@ -122,6 +119,18 @@ func simulate(cmd *cobra.Command, flags simulateFlags, path string) error {
 		run.CapacityBytes = replay.Unlimited
 	}
 	return simulateRun(cmd, p, run, flags)
+}
+
+// torchVersion reads a release that somebody names. One that is not known is refused: its answer would be that of another release.
+func torchVersion(text string) (allocator.Version, error) {
+	v, err := allocator.ParseVersion(text)
+	if err == nil && !v.Known() {
+		err = fmt.Errorf("--torch-version: PyTorch %v is not known: the newest that is simulated is %v; without the flag, a file of a newer release is simulated as that", v, allocator.Newest)
+	}
+	if err != nil {
+		return v, usageError(err)
+	}
+	return v, nil
 }
 
 func simulateCheck(cmd *cobra.Command, p *replay.Program, flags simulateFlags) error {

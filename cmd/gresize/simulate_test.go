@@ -121,6 +121,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"another file":      {[]string{"simulate.go"}, exitError, "is neither"},
 		"capacity":          {[]string{file, "--capacity", "20"}, exitUsage, "such as 20GiB"},
 		"version":           {[]string{file, "--torch-version", "1.2"}, exitUsage, "not known"},
+		"version to come":   {[]string{file, "--torch-version", "9.9"}, exitUsage, "PyTorch 9.9 is not known: the newest that is simulated is"},
 		"settings":          {[]string{file, "--alloc-conf", "max_split_size_mb:20"}, exitUsage, "too small, must be > 20"},
 		"unknown settings":  {[]string{file, "--alloc-conf", "foo:1", "--torch-version", "2.11"}, exitUsage, "Unrecognized key 'foo'"},
 		"async backend":     {[]string{file, "--alloc-conf", "backend:cudaMallocAsync"}, exitError, "not simulated"},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
@@ -79,6 +80,12 @@ func (r *run) conclude() (Result, error) {
 	}
 	if m.Outcome == trace.Crashed || m.Outcome == trace.Stopped && m.ExitStatus != 0 {
 		m.Reasons = append(m.Reasons, r.blame(reports)...)
+	}
+	switch m.Outcome {
+	case trace.Completed, trace.Stopped, trace.NoStep, trace.Timeout:
+		if len(reports.Ranks) == 0 && reports.TorchSeen {
+			m.Reasons = append(m.Reasons, reason("no_gpu_used", `PyTorch ran on the CPU alone: a program uses a GPU for what it moves to the device "cuda"`))
+		}
 	}
 	if m.ExitStatus != 0 || m.Outcome != trace.Stopped && m.Outcome != trace.Completed {
 		m.OutputTail = r.output.text()
@@ -191,10 +198,32 @@ func (r *run) cause(reports Reports) string {
 	return r.lastWords()
 }
 
-// lastWords is the last line that says something, which in Python is the exception.
+// lastWords is the exception that ended the last program of Python that showed one, without the lines that may follow it; else the last line that says something.
 func (r *run) lastWords() string {
-	lines := strings.Split(strings.TrimSpace(r.output.text()), "\n")
-	return trace.Clip([]byte(strings.TrimSpace(lines[len(lines)-1])), lastWordsBytes)
+	return trace.Clip([]byte(lastWordsOf(r.output.text())), lastWordsBytes)
+}
+
+const pythonTraceback = "Traceback (most recent call last):"
+
+func lastWordsOf(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	for i, line := range slices.Backward(lines) {
+		if !strings.HasPrefix(line, pythonTraceback) {
+			continue
+		}
+		for k, after := range lines[i+1:] {
+			if after == "" || after[0] == ' ' || after[0] == '\t' { // the frames
+				continue
+			}
+			after = strings.TrimSpace(after)
+			if next := i + 2 + k; strings.HasSuffix(after, ":") && next < len(lines) { // the exception only announces its cause
+				after += " " + strings.TrimSpace(lines[next])
+			}
+			return after
+		}
+		break
+	}
+	return strings.TrimSpace(lines[len(lines)-1])
 }
 
 func reason(code, detail string) estimator.Reason {

@@ -122,6 +122,41 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
+// TestTheCPUAloneIsSaid holds that a training that used no GPU is told so, whatever else is to be said of it.
+func TestTheCPUAloneIsSaid(t *testing.T) {
+	without := strings.ReplaceAll(report, `"Ranks":[{"Report":{}}]`, `"Ranks":[]`)
+	for name, script := range map[string]string{
+		"completed": fmt.Sprintf(without, false, 20, false, false, false), "stopped": fmt.Sprintf(without, true, 4, false, false, false),
+		"no step": fmt.Sprintf(without, false, 0, false, false, false),
+	} {
+		e := mustRun(t, options(t, script)).Estimate
+		if e.Confidence != estimator.Unknown || !slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "no_gpu_used" }) {
+			t.Errorf("%s: %s, %+v", name, e.Confidence, e.Reasons)
+		}
+	}
+	e := mustRun(t, options(t, "echo 'ImportError: no' >&2; exit 1")).Estimate
+	if slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "no_gpu_used" }) {
+		t.Errorf("a command that failed: %+v", e.Reasons)
+	}
+}
+
+func TestLastWords(t *testing.T) {
+	const frames = "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    main()\n"
+	for output, want := range map[string]string{
+		"":                               "",
+		"one\ntwo\n\n":                   "two",
+		frames + "ValueError: no data\n": "ValueError: no data",
+		frames + "RuntimeError: CUDA error: device-side assert\nCUDA kernel errors might be asynchronously reported.\nCompile with `TORCH_USE_CUDA_DSA`.\n": "RuntimeError: CUDA error: device-side assert",
+		frames + "RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s): \"fc.weight\".\n\tUnexpected key(s): \"x\".\n":                   "RuntimeError: Error(s) in loading state_dict for Net: Missing key(s): \"fc.weight\".",
+		frames + "KeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\n" + frames + "OSError: gone\nsrun: error: task 0\n": "OSError: gone",
+		"log\nTraceback (most recent call last):\n  File": "File",
+	} {
+		if got := lastWordsOf(output); got != want {
+			t.Errorf("%q: %q, want %q", output, got, want)
+		}
+	}
+}
+
 func TestCrashShowsTheLastWords(t *testing.T) {
 	r := mustRun(t, options(t, "seq 1 100000; echo 'ValueError: no data' >&2; exit 3"))
 	m := r.Bundle.Manifest

@@ -89,6 +89,26 @@ func TestRoundTripOfAnyBundle(t *testing.T) {
 	})
 }
 
+// TestAnotherFileIsNamedSo holds that what is no bundle at all is not called a broken one, and that the way to one is named.
+func TestAnotherFileIsNamedSo(t *testing.T) {
+	for name, content := range map[string]string{"README.md": "# gresize\n", "empty": "", "snapshot.pickle": "\x80\x04}"} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFile(path); !errors.Is(err, ErrNotBundle) || errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name+" is none: gresize estimate --bundle") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "cut")
+	if err := os.WriteFile(path, []byte(zipMagic+"..."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); !errors.Is(err, ErrInvalid) {
+		t.Errorf("a bundle that was cut off: %v", err)
+	}
+}
+
 func TestWriteFileReplacesAtomically(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "b.zip")

@@ -32,6 +32,12 @@ const (
 	offsetCommentLen   = 20
 )
 
+// ErrNotBundle means that a file is something else altogether; its text names the way to one.
+var ErrNotBundle = errors.New("gresize estimate --bundle FILE -- COMMAND makes one")
+
+// zipMagic begins a bundle.
+const zipMagic = "PK\x03\x04"
+
 // ErrInvalid wraps every fault that Read finds in a bundle.
 var ErrInvalid = errors.New("invalid bundle")
 
@@ -154,6 +160,13 @@ func ReadFile(path string) (*Bundle, error) {
 	}
 	if !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("read bundle: %s is no regular file", path)
+	}
+	var head [len(zipMagic)]byte
+	if n, err := f.ReadAt(head[:], 0); n < len(head) || string(head[:]) != zipMagic {
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("read bundle: %w", err)
+		}
+		return nil, fmt.Errorf("read bundle: %s is none: %w", path, ErrNotBundle)
 	}
 	b, err := Read(f, fi.Size())
 	if err != nil {

@@ -253,6 +253,23 @@ func TestNvidiaSMI(t *testing.T) {
 	}
 }
 
+// TestExceptionInAReport holds what a report keeps of an exception of several lines: what happened, and not the advice that follows.
+func TestExceptionInAReport(t *testing.T) {
+	const script = `import sys
+sys.path.insert(0, "python")
+from gresize_vgpu.report import summary
+for text, want in (
+    ("", ""), ("\n  \n", ""), ("no data", "no data"), ("CUDA error: assert\nCompile with TORCH_USE_CUDA_DSA", "CUDA error: assert"),
+    ("Error(s) in loading state_dict for Net:\n\tMissing key(s)\n\tUnexpected", "Error(s) in loading state_dict for Net: Missing key(s)"), ("only:", "only:"),
+):
+    assert summary(Exception(text)) == want, (text, summary(Exception(text)))
+assert len(summary(Exception("x" * 100000))) < 10000
+`
+	if out, err := exec.Command("python3", "-c", script).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // What runs inside a user's Python must be read by Python 3.8.
 func TestPythonLayerIsOldSyntax(t *testing.T) {
 	files, err := filepath.Glob("python/*.py")

@@ -90,6 +90,9 @@ func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 	}
 	rank := &b.Ranks[o.Device]
 	if len(rank.Events) == 0 {
+		if mode := b.Manifest.RunMode(); mode != trace.ModeVGPU {
+			return nil, fmt.Errorf("%s is the bundle of a run in the mode %s, made for another estimator: no GPU's allocator was in it; gresize estimate --bundle FILE -- COMMAND, without --estimator, records one", name, mode)
+		}
 		return nil, fmt.Errorf("%s: rank %d holds no allocator events: make the bundle with them recorded", name, o.Device)
 	}
 	if rank.EventsFormat != trace.EventsJSON {

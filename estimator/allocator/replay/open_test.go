@@ -93,3 +93,12 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		})
 	}
 }
+
+// TestBundleOfAnotherMode: a run on the CPU has no allocator of a GPU, and who asks is told how to have one.
+func TestBundleOfAnotherMode(t *testing.T) {
+	b := &trace.Bundle{Manifest: trace.Manifest{Mode: trace.ModeProfile}, Ranks: []trace.Rank{{}}}
+	if _, err := FromBundle(b, OpenOptions{}, "x.bundle"); err == nil || !strings.Contains(err.Error(), "x.bundle is the bundle of a run in the mode profile, made for another estimator") ||
+		!strings.Contains(err.Error(), "without --estimator") {
+		t.Errorf("%v", err)
+	}
+}

@@ -4,6 +4,7 @@ package swap
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gresize/gresize/estimator/planning/layout"
@@ -190,6 +191,33 @@ type Outcome struct {
 
 // maxTightenings bounds how often the plan is made again for less, when the addresses do not fit.
 const maxTightenings = 6
+
+// Limits on the search for the smallest target: tries, and how much more is tried where what is on the card at once would fit but was given no addresses.
+const (
+	maxSmallestTries = 64
+	smallestGrowth   = 64 // one part in so many
+)
+
+// Smallest is about the smallest target, above one that there is no plan for, for which a plan is found; false where none is found. A target that is refused
+// names what one request needs at least, which is the next that is tried: so what is found is the need of the worst request, or that and what addresses lose.
+func Smallest(j *Job, above uint64, link Link, layoutNodes int64) (uint64, bool) {
+	target := above
+	for range maxSmallestTries {
+		_, _, err := Make(j, target, link, layoutNodes)
+		if err == nil {
+			return target, target > above
+		}
+		if need := (*NeedError)(nil); errors.As(err, &need) && need.NeedBytes > target {
+			target = need.NeedBytes
+			continue
+		}
+		if target > math.MaxUint64/2 {
+			break
+		}
+		target += max(1, target/smallestGrowth)
+	}
+	return 0, false
+}
 
 // Make looks for the plan with the least stall: every score chooses, every choice is simulated, and the best is given addresses.
 func Make(j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {

@@ -132,6 +132,15 @@ func TestPlansHold(t *testing.T) {
 			if errors.As(err, &need) && (need.NeedBytes <= target && need.TargetBytes == target || bound <= target) {
 				t.Fatalf("%v, live bound %d", err, bound)
 			}
+			if smallest, ok := Smallest(j, target, slowLink, 500); ok {
+				if p, _, err := Make(j, smallest, slowLink, 500); err != nil || smallest <= target {
+					t.Fatalf("%d, above %d, is said to work: %v", smallest, target, err)
+				} else {
+					hold(t, j, p, smallest)
+				}
+			} else if target > 0 && bound <= 2*target {
+				t.Fatalf("no target above %d is found, the live bound is %d", target, bound)
+			}
 			return
 		}
 		hold(t, j, p, target)

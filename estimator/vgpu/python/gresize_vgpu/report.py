@@ -161,13 +161,19 @@ def is_out_of_memory(torch, exception):
     return isinstance(exception, tuple(t for t in types if t))
 
 
+def summary(value):
+    """The first line of an exception's text, and the second where the first only announces it: what follows is advice or a list."""
+    lines = [line.strip() for line in str(value).strip().splitlines() if line.strip()]
+    text = " ".join(lines[:2]) if lines and lines[0].endswith(":") else "".join(lines[:1])
+    return text[:MOST_TEXT]
+
+
 def _exception(torch, value):
     if value is None:
         return None
-    lines = [line for line in str(value).strip().splitlines() if line.strip()]
     return {
         "type": type(value).__name__,
-        "text": (lines[-1] if lines else "")[:MOST_TEXT],
+        "text": summary(value),
         "out_of_memory": is_out_of_memory(torch, value),
     }
 
