@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/launch"
-	"github.com/gresize/gresize/daemon/server"
+	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/systemd"
 )
 
@@ -97,7 +97,7 @@ func serve(ctx context.Context, path string, gid uint32, config launch.Config) e
 	if err != nil {
 		return err
 	}
-	listener, err := listen(path, gid)
+	listener, err := listenFor(path, gid)
 	if err != nil {
 		return err
 	}
@@ -110,13 +110,13 @@ func serve(ctx context.Context, path string, gid uint32, config launch.Config) e
 	return s.Serve(context.WithoutCancel(ctx), listener)
 }
 
-// listen makes a socket that only root and the group of SlurmUser can connect to.
-func listen(path string, gid uint32) (*net.UnixListener, error) {
+// listenFor makes a socket that only root and the group of SlurmUser can connect to.
+func listenFor(path string, gid uint32) (*net.UnixListener, error) {
 	listener, err := systemd.Listener(socketName)
 	if err != nil || listener != nil {
 		return listener, err
 	}
-	if listener, err = server.Listen(path); err != nil {
+	if listener, err = listen.Unix(path); err != nil {
 		return nil, err
 	}
 	if err := os.Lchown(path, 0, int(gid)); err != nil {

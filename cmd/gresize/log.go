@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/daemon/logview"
 )
 
 // schemaLog names the JSON form of `gresize log --json`.
@@ -136,28 +135,16 @@ func writeLogCSV(w io.Writer, lines []decisionlog.Line) error {
 	if err := table.row(logColumns...); err != nil {
 		return err
 	}
-	names := userNames{}
+	var names logview.Names
 	for _, l := range lines {
-		if err := table.row(csvLine(l, names)...); err != nil {
+		if err := table.row(csvLine(l, &names)...); err != nil {
 			return err
 		}
 	}
 	return table.flush()
 }
 
-// userNames asks for each name once: it may come over the network.
-type userNames map[uint32]string
-
-func (n userNames) of(uid uint32) string {
-	name, known := n[uid]
-	if !known {
-		name = strings.TrimPrefix(userName(uid), "uid ") // one word, for awk and cut
-		n[uid] = name
-	}
-	return name
-}
-
-func csvLine(l decisionlog.Line, names userNames) []string {
+func csvLine(l decisionlog.Line, names *logview.Names) []string {
 	j := l.Job
 	var verdict, code, now, need, margin, reason string
 	if d := l.Decision; d != nil {
@@ -169,9 +156,9 @@ func csvLine(l decisionlog.Line, names userNames) []string {
 			need, margin = plainGiB(d.NeedBytes), plainGiB(d.MarginBytes)
 		}
 	}
-	return []string{strconv.FormatInt(j.ID, 10), emptyIfZero(int64(j.SlurmJobID)), j.SubmittedAt.UTC().Format(time.RFC3339), names.of(j.UID), strconv.FormatUint(uint64(j.UID), 10),
-		printable(j.Name, maxTextRunes), printable(j.Partition, maxTextRunes), printable(j.Account, maxTextRunes), printable(j.QOS, maxTextRunes), j.Mode, j.State, printable(j.Asked.String(), maxTextRunes),
-		emptyIfZero(j.TimeLimitMinutes), verdict, code, printable(now, maxTextRunes), l.Confidence, need, margin, printable(reason, maxTextRunes), printable(j.NodeList, maxTextRunes)}
+	return []string{strconv.FormatInt(j.ID, 10), emptyIfZero(int64(j.SlurmJobID)), j.SubmittedAt.UTC().Format(time.RFC3339), names.Of(j.UID), strconv.FormatUint(uint64(j.UID), 10),
+		logview.Printable(j.Name, logview.MaxTextRunes), logview.Printable(j.Partition, logview.MaxTextRunes), logview.Printable(j.Account, logview.MaxTextRunes), logview.Printable(j.QOS, logview.MaxTextRunes), j.Mode, j.State, logview.Printable(j.Asked.String(), logview.MaxTextRunes),
+		emptyIfZero(j.TimeLimitMinutes), verdict, code, logview.Printable(now, logview.MaxTextRunes), l.Confidence, need, margin, logview.Printable(reason, logview.MaxTextRunes), logview.Printable(j.NodeList, logview.MaxTextRunes)}
 }
 
 func emptyIfZero(n int64) string {
@@ -194,66 +181,10 @@ func writeLogTable(w io.Writer, lines []decisionlog.Line, all bool) error {
 	}
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "SUBMITTED\tJOB\tUSER\tNAME\tASKED\tNEEDS\tCONFIDENCE\tVERDICT\tNOW\tSTATE\tWHY")
-	names := userNames{}
+	var names logview.Names
 	for _, l := range lines {
-		verdict, why, now, needs := "-", "-", "-", "-"
-		if d := l.Decision; d != nil {
-			verdict, why = strings.ReplaceAll(string(d.Verdict), "_", " "), d.Code
-			if d.Verdict == decisionlog.Rewrite {
-				now = short(d.Change.Result)
-			}
-			if d.NeedBytes > 0 {
-				needs = gibibytes(d.NeedBytes)
-			}
-		}
-		confidence := l.Confidence
-		if confidence == "" {
-			confidence = "-"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", l.Job.SubmittedAt.Local().Format(time.DateTime), jobID(l.Job), printable(names.of(l.Job.UID), 16), printable(l.Job.Name, 20), short(l.Job.Asked),
-			needs, confidence, verdict, now, strings.ReplaceAll(l.Job.State, "_", " "), why)
+		r := logview.RowOf(l, &names)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Submitted, r.JobID, r.User, r.Name, r.Asked, r.Needs, r.Confidence, r.Verdict, r.Now, r.State, r.Why)
 	}
 	return table.Flush()
 }
-
-// short is a request in as few letters as tell it from others.
-func short(r request.Request) string {
-	var parts []string
-	for _, ask := range r.Asks() {
-		word := ask.Name
-		if ask.Type != "" {
-			word += ":" + ask.Type
-		}
-		parts = append(parts, fmt.Sprintf("%s:%d", word, ask.Count))
-	}
-	if r.Features != "" {
-		parts = append(parts, r.Features)
-	}
-	if len(parts) == 0 {
-		return "-"
-	}
-	return printable(strings.Join(parts, " "), 40)
-}
-
-func jobID(j decisionlog.Job) string {
-	if j.SlurmJobID == 0 {
-		return "-"
-	}
-	return strconv.FormatUint(uint64(j.SlurmJobID), 10)
-}
-
-// printable keeps what users chose from moving the cursor of whoever reads it.
-func printable(s string, limit int) string {
-	clean := strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-	if runes := []rune(clean); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return clean
-}
-
-func gibibytes(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }

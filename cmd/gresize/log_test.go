@@ -67,6 +67,10 @@ func TestLogFilters(t *testing.T) {
 		{"--since 2026-11-22T12:00:00Z", exitOK, []int{5, 4, 3}, ""},
 		{"--until 2026-11-22T12:00:00Z", exitOK, []int{2, 1}, ""},
 		{"-S 2026-11-21 -E 2026-11-24 -u 4000000001 --verdict rewrite", exitOK, []int{4}, ""},
+		{"--state shadowed", exitOK, []int{5, 4, 3, 2, 1}, ""},
+		{"--state left-alone", exitOK, nil, ""},
+		{"--state open", exitOK, nil, ""},
+		{"--state asleep", exitUsage, nil, "left-alone"},
 		{"-n 2", exitOK, []int{5, 4}, ""},
 		{"-n 2 --before 4", exitOK, []int{3, 2}, ""},
 		{"--before 1", exitOK, nil, ""},
@@ -131,17 +135,5 @@ func TestCSVIsHarmlessAndComplete(t *testing.T) {
 	out.Reset()
 	if code := run(t.Context(), []string{"log", "--db", db, "--user", "4"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "No job is like that.") {
 		t.Error(out.String())
-	}
-}
-
-func TestTimesAgo(t *testing.T) {
-	now := time.Date(2026, 11, 28, 6, 0, 0, 0, time.FixedZone("east", 3600))
-	for text, want := range map[string]time.Time{
-		"7d": now.AddDate(0, 0, -7), "36h": now.Add(-36 * time.Hour), "90m": now.Add(-90 * time.Minute), "2026-11-28": time.Date(2026, 11, 28, 0, 0, 0, 0, now.Location()),
-		"2026-11-28 05:30": time.Date(2026, 11, 28, 5, 30, 0, 0, now.Location()), "2026-11-28T05:30:00Z": time.Date(2026, 11, 28, 5, 30, 0, 0, time.UTC),
-	} {
-		if got, err := timeOf("--since", text, now); err != nil || !got.Equal(want) {
-			t.Errorf("%s: %s %v, want %s", text, got, err, want)
-		}
 	}
 }

@@ -8,11 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/plot"
-	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/vgpu"
 	"github.com/spf13/cobra"
 )
 
@@ -70,22 +67,7 @@ func figureOf(path string, rank int) (*plot.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := timeline.Read(b, rank, path)
-	if err != nil {
-		return nil, err
-	}
-	m := &b.Manifest
-	f := &plot.Figure{Title: strings.Join(m.Command, " "), Timeline: t, CapacityBytes: uint64(m.GPU.CapacityBytes)}
-	f.Subtitle = fmt.Sprintf("GPU %d on %s, PyTorch %s: %s allocated, %s reserved at most", rank, m.GPU.Name, m.Versions.Torch,
-		exactSize(t.PeakAllocatedBytes), exactSize(t.PeakReservedBytes))
-	// Without its profile, the picture is one of the allocator alone.
-	if profile, err := gpu.Load(m.GPU.ID); err == nil {
-		if e := vgpu.Estimate(b, profile); rank < len(e.Ranks) {
-			f.OutsideBytes = uint64(e.Ranks[rank].OutsideBytes)
-			f.Subtitle += fmt.Sprintf(", %s outside", exactSize(f.OutsideBytes))
-		}
-	}
-	return f, nil
+	return plot.OfBundle(b, rank, path)
 }
 
 // canWrite says what would keep a file from being written at a path.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/replay"
 	"github.com/gresize/gresize/daemon/report"
 	sitetable "github.com/gresize/gresize/daemon/site"
@@ -240,7 +241,7 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 }
 
 func writeReplay(w io.Writer, sum replaySum) error {
-	fmt.Fprintf(w, "%d jobs with an estimate, decided again with %s: %d differently\n\n", sum.Jobs-sum.WithoutEstimate, printable(sum.With, 200), sum.Different)
+	fmt.Fprintf(w, "%d jobs with an estimate, decided again with %s: %d differently\n\n", sum.Jobs-sum.WithoutEstimate, logview.Printable(sum.With, 200), sum.Different)
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "WAS\t\tWOULD BE\t\tJOBS")
 	for _, m := range sum.Moves {
@@ -270,7 +271,7 @@ func writeReplay(w io.Writer, sum replaySum) error {
 		if i := slices.IndexFunc(sum.Before, func(c report.Card) bool { return c.Kind == kind }); i >= 0 {
 			asked = sum.Before[i].GPUHoursAsked
 		}
-		fmt.Fprintf(numbers, "%s\t%.0f\t%.0f\t%.0f\t\n", printable(kind, 40), asked, needed(sum.Before, kind), needed(sum.After, kind))
+		fmt.Fprintf(numbers, "%s\t%.0f\t%.0f\t%.0f\t\n", logview.Printable(kind, 40), asked, needed(sum.Before, kind), needed(sum.After, kind))
 	}
 	if err := numbers.Flush(); err != nil {
 		return err
@@ -280,7 +281,7 @@ func writeReplay(w io.Writer, sum replaySum) error {
 		changes := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(changes, "JOB\tASKED\tWAS\tWOULD BE\tWHY")
 		for _, c := range sum.Changes {
-			fmt.Fprintf(changes, "%s\t%s\t%s\t%s\t%s\n", jobID(decisionlog.Job{SlurmJobID: c.SlurmJobID}), short(c.Asked), decided(c.WasVerdict, c.WasNow), decided(c.Verdict, c.Now), c.Code)
+			fmt.Fprintf(changes, "%s\t%s\t%s\t%s\t%s\n", logview.JobID(decisionlog.Job{SlurmJobID: c.SlurmJobID}), logview.Short(c.Asked), decided(c.WasVerdict, c.WasNow), decided(c.Verdict, c.Now), c.Code)
 		}
 		if err := changes.Flush(); err != nil {
 			return err
@@ -307,13 +308,13 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return printable(s, 60)
+	return logview.Printable(s, 60)
 }
 
 // decided is a verdict, or what a rewrite asks for.
 func decided(v decisionlog.Verdict, now request.Request) string {
 	if v == decisionlog.Rewrite {
-		return short(now)
+		return logview.Short(now)
 	}
 	return spaced(v)
 }
@@ -327,15 +328,15 @@ func replayCSV(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 		if v != decisionlog.Rewrite {
 			return ""
 		}
-		return printable(r.String(), maxTextRunes)
+		return logview.Printable(r.String(), logview.MaxTextRunes)
 	}
 	err := log.EachEstimated(cmd.Context(), chosen, func(line decisionlog.Line, estimates []estimator.Estimate) error {
 		job, different, ok := again(player, line, estimates)
 		if !ok || !different {
 			return nil
 		}
-		return table.row(strconv.FormatInt(job.ID, 10), emptyIfZero(int64(job.SlurmJobID)), strconv.FormatUint(uint64(job.UID), 10), printable(job.Asked.String(), maxTextRunes),
-			string(job.WasVerdict), job.WasCode, text(job.WasVerdict, job.WasNow), string(job.Verdict), job.Code, text(job.Verdict, job.Now), printable(job.Reason, maxTextRunes))
+		return table.row(strconv.FormatInt(job.ID, 10), emptyIfZero(int64(job.SlurmJobID)), strconv.FormatUint(uint64(job.UID), 10), logview.Printable(job.Asked.String(), logview.MaxTextRunes),
+			string(job.WasVerdict), job.WasCode, text(job.WasVerdict, job.WasNow), string(job.Verdict), job.Code, text(job.Verdict, job.Now), logview.Printable(job.Reason, logview.MaxTextRunes))
 	})
 	if err != nil {
 		return err

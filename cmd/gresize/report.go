@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/report"
 )
 
@@ -95,24 +95,12 @@ func (p *logPath) siteWords() map[string]bool {
 	return c.Words()
 }
 
-// outcomeText are the outcomes in a manager's words.
-var outcomeText = map[report.Outcome]string{
-	report.Changed:       "changed to another card",
-	report.WouldChange:   "would have been changed (shadow mode)",
-	report.NotCarriedOut: "change decided, not made or taken back",
-	report.Right:         "asked for the right card",
-	report.TooSmall:      "seem to need more than they asked for",
-	report.Unknown:       "need not known",
-	report.NotTried:      "not tried: left alone",
-	report.Open:          "not decided yet",
-}
-
 func writeReport(w io.Writer, r report.Report) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\nGPU-hours by time limit\n")
 	fmt.Fprintln(table, "CARD\tTASKS ASKED\tNEEDED\tHOURS ASKED\tNEEDED\tFREED\tJOBS WITHOUT LIMIT\t")
 	for _, c := range append(slices.Clone(r.Cards), r.Total) {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t\n", printable(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t\n", logview.Printable(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -120,24 +108,12 @@ func writeReport(w io.Writer, r report.Report) error {
 	if _, err := fmt.Fprintln(w, "\nJobs"); err != nil {
 		return err
 	}
-	for _, outcome := range report.Outcomes {
-		var jobs int64
-		var codes []string
-		for _, line := range r.Outcomes {
-			if line.Outcome == outcome {
-				jobs += line.Jobs
-				code := line.Code
-				if code == "" {
-					code = "no decision"
-				}
-				codes = append(codes, fmt.Sprintf("%12d  %s", line.Jobs, printable(code, 60)))
+	for _, o := range logview.Outcomes(r) {
+		fmt.Fprintf(w, "%8d  %s (%.1f %%)\n", o.Jobs, o.Text, o.Percent)
+		for _, code := range o.Codes {
+			if _, err := fmt.Fprintf(w, "%12d  %s\n", code.N, code.Text); err != nil {
+				return err
 			}
-		}
-		if jobs == 0 {
-			continue
-		}
-		if _, err := fmt.Fprintf(w, "%8d  %s (%.1f %%)\n%s\n", jobs, outcomeText[outcome], 100*float64(jobs)/float64(max(r.Jobs, 1)), strings.Join(codes, "\n")); err != nil {
-			return err
 		}
 	}
 	if err := writeTruth(w, r.Actuals); err != nil {
@@ -155,15 +131,8 @@ func writeReport(w io.Writer, r report.Report) error {
 // writeTruth says how jobs ended and how wrong the estimates were, as far as it is known.
 func writeTruth(w io.Writer, t decisionlog.Truth) error {
 	fmt.Fprintln(w, "\nHow it went")
-	for _, line := range []struct {
-		n    int64
-		text string
-	}{
-		{t.Known, "jobs of which it is known how they ended"}, {t.Died, "died of GPU memory"}, {t.DiedAfterRewrite, "of them on what gresize had given them"},
-		{t.RanAgain, "of them were run again with what their owner had asked for"}, {t.ShadowMeasured, "changes of shadow mode whose job's memory was measured"},
-		{t.WouldHaveDied, "of them took more than estimate and margin: they would have died on the smallest card"}, {t.FromCache, "jobs were answered from an earlier job, without a run"},
-	} {
-		if _, err := fmt.Fprintf(w, "%8d  %s\n", line.n, line.text); err != nil {
+	for _, line := range logview.HowItWent(t) {
+		if _, err := fmt.Fprintf(w, "%8d  %s\n", line.N, line.Text); err != nil {
 			return err
 		}
 	}
@@ -174,7 +143,7 @@ func writeTruth(w io.Writer, t decisionlog.Truth) error {
 	fmt.Fprint(table, "\nWhat was measured against the upper end of the estimate\n")
 	fmt.Fprintln(table, "CARD\tESTIMATOR\tCONFIDENCE\tRUNS\tUSED MORE\tMEAN\tWORST\t")
 	for _, e := range t.Errors {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%+.1f %%\t%+.1f %%\t\n", printable(e.GPU, 40), printable(e.Estimator, 40), e.Confidence, e.Runs, e.Over, e.MeanPercent, e.WorstPercent)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%+.1f %%\t%+.1f %%\t\n", logview.Printable(e.GPU, 40), logview.Printable(e.Estimator, 40), e.Confidence, e.Runs, e.Over, e.MeanPercent, e.WorstPercent)
 	}
 	return table.Flush()
 }
@@ -202,7 +171,7 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 		if i == len(r.Cards) {
 			section = "total"
 		}
-		if err := row(section, printable(c.Kind, maxTextRunes), "", map[string]string{"jobs": count(c.Asked), "tasks": count(c.TasksAsked), "tasks_needed": count(c.TasksNeeded),
+		if err := row(section, logview.Printable(c.Kind, logview.MaxTextRunes), "", map[string]string{"jobs": count(c.Asked), "tasks": count(c.TasksAsked), "tasks_needed": count(c.TasksNeeded),
 			"gpu_hours_asked": number(c.GPUHoursAsked), "gpu_hours_needed": number(c.GPUHoursNeeded), "gpu_hours_freed": number(c.GPUHoursFreed), "jobs_without_limit": count(c.WithoutLimit)}); err != nil {
 			return err
 		}
@@ -222,7 +191,7 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 		}
 	}
 	for _, e := range r.Actuals.Errors {
-		if err := row("error", printable(e.GPU, maxTextRunes), printable(e.Estimator, maxTextRunes)+" "+e.Confidence, map[string]string{"jobs": count(e.Runs), "runs_over": count(e.Over),
+		if err := row("error", logview.Printable(e.GPU, logview.MaxTextRunes), logview.Printable(e.Estimator, logview.MaxTextRunes)+" "+e.Confidence, map[string]string{"jobs": count(e.Runs), "runs_over": count(e.Over),
 			"mean_error_percent": number(e.MeanPercent), "worst_error_percent": number(e.WorstPercent)}); err != nil {
 			return err
 		}

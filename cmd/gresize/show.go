@@ -4,21 +4,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os/user"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/daemon/logview"
 )
 
 // schemaShow names the JSON form of `gresize show --json`.
 const schemaShow = "gresize.show/1"
-
-// maxTextRunes bounds a line of a story; the longest reasons are sentences of some hundred letters.
-const maxTextRunes = 2000
 
 func newShowCommand() *cobra.Command {
 	var path logPath
@@ -71,104 +66,24 @@ func oneArgument(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// printer writes lines and keeps the first error.
-type printer struct {
-	w   io.Writer
-	err error
-}
-
-func (p *printer) line(name, format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.w, "%-10s %s\n", name, printable(fmt.Sprintf(format, args...), maxTextRunes))
+// writeLines writes a story line by line.
+func writeLines(w io.Writer, lines []logview.Line) error {
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%-10s %s\n", l.Name, l.Text); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
 func writeStory(w io.Writer, s decisionlog.Story) error {
-	p := &printer{w: w}
-	j := s.Job
-	p.line("job", "%s  %s  of %s", jobID(j), j.Name, userName(j.UID))
-	p.line("submitted", "%s, %s mode", j.SubmittedAt.Local().Format(time.DateTime), j.Mode)
-	p.line("asked", "%s", j.Asked)
-	p.line("state", "%s", j.State)
-	if j.NodeList != "" {
-		p.line("node", "%s", j.NodeList)
-	}
-	for _, probe := range s.Probes {
-		p.line("probe", "%s, Slurm job %s, asked for at %s%s", probe.Name, orDash(probe.SlurmJobID), clock(probe.RequestedAt), reported(probe))
-	}
-	for _, e := range s.Estimates {
-		writeEstimate(p, e)
-	}
-	for _, d := range s.Decisions {
-		p.line("decision", "%s (%s)", d.Verdict, d.Code)
-		p.line("", "%s", d.Reason)
-		if d.NeedBytes > 0 {
-			p.line("", "margin %s, need %s%s", gibibytes(d.MarginBytes), gibibytes(d.NeedBytes), marginWords(d.Margin))
-		}
-		if d.Verdict == decisionlog.Rewrite {
-			p.line("", "from %s", j.Asked)
-			p.line("", "to   %s", d.Change.Result)
-		}
-	}
-	for _, a := range s.Actuals {
-		p.line("used", "%s", actualWords(a))
-	}
-	p.line("steps", "")
-	start := j.SubmittedAt
-	for _, e := range s.Events {
+	lines := append(logview.Facts(s), logview.Line{Name: "steps"})
+	for _, step := range logview.Steps(s) {
 		code := ""
-		if e.Code != "" {
-			code = " [" + e.Code + "]"
+		if step.Code != "" {
+			code = " [" + step.Code + "]"
 		}
-		p.line("", "%s  %+8.3f s  %-10s%s %s", clock(e.At), e.At.Sub(start).Seconds(), e.State, code, e.Detail)
+		lines = append(lines, logview.Line{Text: fmt.Sprintf("%s  %10s  %-10s%s %s", step.Clock, step.After, step.State, code, step.Detail)})
 	}
-	p.line("identity", "token %s, script sha256 %.16s…, fingerprint %.16s…", j.Token, j.ScriptSHA256, j.Fingerprint)
-	return p.err
-}
-
-func writeEstimate(p *printer, e estimator.Estimate) {
-	rank, ok := e.Largest()
-	if !ok || e.Confidence == estimator.Unknown {
-		p.line("estimate", "unknown, by %s on %s after %d steps", e.Estimator, e.GPU, e.Steps)
-	} else {
-		p.line("estimate", "%s, at most %s, by %s on %s after %d steps, confidence %s", gibibytes(rank.ComfortableBytes), gibibytes(rank.ComfortableHighBytes),
-			e.Estimator, e.GPU, e.Steps, e.Confidence)
-		p.line("", "PyTorch: %s allocated, %s reserved; outside of it: %s", gibibytes(rank.PeakAllocatedBytes), gibibytes(rank.PeakReservedBytes), gibibytes(rank.OutsideBytes))
-	}
-	for _, reason := range e.Reasons {
-		p.line("", "%s: %s", reason.Code, reason.Detail)
-	}
-	v := e.Versions
-	p.line("", "gresize %s, Python %s, PyTorch %s, CUDA %s, cuDNN %s; %.1f s", unknownIfEmpty(v.Gresize), unknownIfEmpty(v.Python), unknownIfEmpty(v.Torch),
-		unknownIfEmpty(v.CUDA), unknownIfEmpty(v.CuDNN), e.WallSeconds)
-}
-
-func reported(p decisionlog.Probe) string {
-	if p.ReportedAt.IsZero() {
-		return ", no report"
-	}
-	return fmt.Sprintf(", reported %.1f s later with %d bytes", p.ReportedAt.Sub(p.RequestedAt).Seconds(), p.BundleBytes)
-}
-
-func clock(t time.Time) string { return t.Local().Format("15:04:05.000") }
-
-func orDash(id uint32) string {
-	if id == 0 {
-		return "-"
-	}
-	return strconv.FormatUint(uint64(id), 10)
-}
-
-func unknownIfEmpty(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
-}
-
-func userName(uid uint32) string {
-	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
-		return u.Username
-	}
-	return "uid " + strconv.FormatUint(uint64(uid), 10)
+	return writeLines(w, append(lines, logview.Line{Name: "identity", Text: fmt.Sprintf("token %s, script sha256 %.16s…, fingerprint %.16s…", s.Job.Token, s.Job.ScriptSHA256, s.Job.Fingerprint)}))
 }

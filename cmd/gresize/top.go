@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/logview"
 )
 
 const (
@@ -130,7 +131,7 @@ func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Ti
 	fmt.Fprintf(w, "gresize  %s  %s open: %s\n\n", now.Format(time.DateTime), count, strings.Join(parts, ", "))
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tUSER\tNAME\tPARTITION\tASKED\tSTATE\tFOR\tHELD FOR\tNEEDS\tVERDICT")
-	names := userNames{}
+	var names logview.Names
 	for _, l := range lines {
 		j := l.Job
 		held, needs, verdict, partition := "-", "-", "-", "-"
@@ -138,15 +139,15 @@ func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Ti
 			held = left.Round(time.Second).String()
 		}
 		if j.Partition != "" {
-			partition = printable(j.Partition, 16)
+			partition = logview.Printable(j.Partition, 16)
 		}
 		if d := l.Decision; d != nil {
 			verdict = strings.ReplaceAll(string(d.Verdict), "_", " ")
 			if d.NeedBytes > 0 {
-				needs = gibibytes(d.NeedBytes)
+				needs = logview.GiB(d.NeedBytes)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", jobID(j), printable(names.of(j.UID), 16), printable(j.Name, 20), partition, short(j.Asked),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", logview.JobID(j), logview.Printable(names.Of(j.UID), 16), logview.Printable(j.Name, 20), partition, logview.Short(j.Asked),
 			strings.ReplaceAll(j.State, "_", " "), max(0, now.Sub(j.UpdatedAt)).Round(time.Second), held, needs, verdict)
 	}
 	return table.Flush()

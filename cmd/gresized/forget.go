@@ -7,6 +7,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/heartbeat"
+	"github.com/gresize/gresize/daemon/spool"
 )
 
 const (
@@ -19,8 +20,8 @@ const (
 	forgetTurn = time.Minute
 )
 
-// forget deletes the rows of jobs that ended more than so many days ago, at once and every hour, until ctx ends. 0 days keep everything.
-func forget(ctx context.Context, log *decisionlog.Log, days int, beats *heartbeat.Monitor, logger *slog.Logger) {
+// forget deletes the rows, and the kept bundles, of jobs that ended more than so many days ago, at once and every hour, until ctx ends. 0 days keep everything.
+func forget(ctx context.Context, log *decisionlog.Log, files *spool.Spool, days int, beats *heartbeat.Monitor, logger *slog.Logger) {
 	if days == 0 {
 		return
 	}
@@ -30,7 +31,11 @@ func forget(ctx context.Context, log *decisionlog.Log, days int, beats *heartbea
 	for {
 		beat.Turn()
 		wait := forgetEvery
-		jobs, err := log.Forget(ctx, time.Now().AddDate(0, 0, -days), forgetBatch)
+		before := time.Now().AddDate(0, 0, -days)
+		jobs, err := log.Forget(ctx, before, forgetBatch)
+		if keptErr := files.ForgetKept(before); keptErr != nil {
+			logger.Error("old bundles stay", "error", keptErr)
+		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			logger.Error("old rows of the decision log stay", "error", err)

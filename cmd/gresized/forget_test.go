@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/spool"
 )
 
 // TestForgetKeepsToItsDays: the daemon deletes old jobs, keeps young and open ones, and 0 days keep all.
@@ -26,10 +27,14 @@ func TestForgetKeepsToItsDays(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		files, err := spool.Open(filepath.Join(t.TempDir(), "spool"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		var said bytes.Buffer
 		var wait sync.WaitGroup
-		wait.Go(func() { forget(ctx, l, days, nil, slog.New(slog.NewTextHandler(&said, nil))) })
+		wait.Go(func() { forget(ctx, l, files, days, nil, slog.New(slog.NewTextHandler(&said, nil))) })
 		deadline := time.Now().Add(10 * time.Second)
 		for {
 			lines, err := l.List(t.Context(), 10, decisionlog.Filter{})

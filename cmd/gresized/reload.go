@@ -56,7 +56,7 @@ func (r *reloader) listen(ctx context.Context, signals <-chan os.Signal) {
 func (r *reloader) reload() {
 	s, impossible, err := site.Load(r.path)
 	if err != nil {
-		r.logger.Error("the configuration was not read again: the earlier one stays in force", "error", err)
+		r.logger.Error("the configuration was not read again: the earlier one stays in force", "error", err, "message_id", messageBadReload)
 		return
 	}
 	for _, fault := range impossible {
@@ -68,7 +68,7 @@ func (r *reloader) reload() {
 		}
 	}
 	r.manager.Configure(settingsOf(s, r.address))
-	r.logger.Info("configuration read again", "mode", s.Config.Mode, "targets", len(s.Config.Targets), "hold", s.Config.Probe.Hold.Std())
+	r.logger.Info("configuration read again", "mode", s.Config.Mode, "targets", len(s.Config.Targets), "hold", s.Config.Probe.Hold.Std(), "message_id", messageGoodReload)
 }
 
 // fixedKeys are what a running daemon cannot change.
@@ -84,6 +84,7 @@ var fixedKeys = []struct {
 	{"margin.target_failure_rate", func(c *config.Config) any { return c.Margin.TargetFailureRate }},
 	{"oom", func(c *config.Config) any { return c.OOM }},
 	{"metrics", func(c *config.Config) any { return c.Metrics }},
+	{"web", func(c *config.Config) any { return c.Web }},
 	{"actuals", func(c *config.Config) any { return c.Actuals }},
 	{"estimator", func(c *config.Config) any { return c.Estimators }},
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/metrics"
 	"github.com/gresize/gresize/daemon/probeapi"
 	"github.com/gresize/gresize/daemon/server"
@@ -42,6 +43,14 @@ const (
 
 // socketName is the FileDescriptorName= of the submit socket's unit.
 const socketName = "gresize-submit"
+
+// These tell lines of the journal apart; docs/journal.md.
+const (
+	messageReady      = "b189a624b0ed401c9bd3033993f49386"
+	messageBadReload  = "80de4ae0751b49c8a53eb8b554cbc0b6"
+	messageGoodReload = "69d5b81c72d2467f9c31fa658dfd2caf"
+	messageDamaged    = "aa2a1faac0834c51b9341e0d3ac9c329"
+)
 
 // launchTimeout is above the time that gresize-launch gives to one sbatch.
 const launchTimeout = 15 * time.Second
@@ -88,6 +97,9 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 	if len(c.Targets) == 0 {
 		fmt.Fprintln(stderr, "gresized: warning: there is no [[target]]: no job will be changed, each is recorded as unknown_gpu")
 	}
+	if c.Web.Listen != "" {
+		fmt.Fprintln(stderr, "gresized: "+webWords(&c.Web))
+	}
 	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
 	return exitOK
 }
@@ -127,7 +139,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
 	if log.Replaced != "" {
-		logger.Error("the decision log was damaged: a new one was begun", "moved_to", log.Replaced)
+		logger.Error("the decision log was damaged: a new one was begun", "moved_to", log.Replaced, "message_id", messageDamaged)
 	}
 	life, missing, err := log.BeginLife(ctx, time.Now())
 	if err != nil {
@@ -174,12 +186,20 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	}
 	listener, err := systemd.Listener(socketName)
 	if err == nil && listener == nil {
-		listener, err = server.Listen(c.Socket.Path)
+		listener, err = listen.Unix(c.Socket.Path)
 	}
 	if err != nil {
 		return errors.Join(err, probeListener.Close())
 	}
 	working.submit = listener.Addr()
+	decisions, err := openPage(ctx, c, daemonParts{version: probe.BuildVersion(), slurm: version.String(), files: files, manager: manager, refused: submits.Refused.Load, ready: working.check,
+		words: c.Words, logger: logger})
+	if err != nil {
+		return errors.Join(err, probeListener.Close(), listener.Close())
+	}
+	if decisions != nil {
+		defer func() { err = errors.Join(err, decisions.Close()) }()
+	}
 	// It goes on until nobody can ask any more: what was answered is written.
 	if err := manager.Open(context.WithoutCancel(ctx)); err != nil {
 		return errors.Join(err, probeListener.Close(), listener.Close())
@@ -209,9 +229,17 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 			}
 		})
 	}
+	if decisions != nil {
+		logger.Info("decisions can be read", "page", c.Web.Listen)
+		wait.Go(func() {
+			if err := decisions.Serve(ctx); err != nil {
+				logger.Error("the page is no longer served", "error", err)
+			}
+		})
+	}
 	wait.Go(func() {
 		if err := log.Examine(ctx); err != nil && ctx.Err() == nil {
-			logger.Error("the decision log is damaged: restart gresized, and it begins a new one and keeps this one aside", "error", err)
+			logger.Error("the decision log is damaged: restart gresized, and it begins a new one and keeps this one aside", "error", err, "message_id", messageDamaged)
 		}
 	})
 	wait.Go(func() { keeper.Run(ctx) })
@@ -220,12 +248,12 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 			return slurm.Accounting(ctx, c.Actuals.Sacct, ids)
 		})
 	})
-	wait.Go(func() { forget(ctx, log, c.Log.KeepDays, beats, logger) })
+	wait.Go(func() { forget(ctx, log, files, c.Log.KeepDays, beats, logger) })
 	wait.Go(func() {
 		if working.begun(ctx, logger) != nil {
 			return
 		}
-		logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path)
+		logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path, "message_id", messageReady)
 		if err := systemd.Ready("mode " + string(c.Mode)); err != nil {
 			logger.Warn("systemd does not hear us", "error", err)
 		}
@@ -249,7 +277,7 @@ func listenForMetrics(address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	l, err := metrics.Listen(address)
+	l, err := listen.On(address)
 	if err != nil {
 		return nil, fmt.Errorf("metrics.listen: %w", err)
 	}

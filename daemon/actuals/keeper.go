@@ -200,13 +200,16 @@ func (k *Keeper) record(ctx context.Context, s decisionlog.Story, a decisionlog.
 	if event != nil && event.Code == codeDied {
 		d := s.Decisions[len(s.Decisions)-1]
 		k.config.Logger.Warn("a job died of GPU memory on what gresize had given it; jobs like it are left alone from now on", "slurm_job_id", s.Job.SlurmJobID, "token", s.Job.Token,
-			"uid", s.Job.UID, "node", a.Node, "given", d.Change.Result.String(), "asked", s.Job.Asked.String(), "need_bytes", d.NeedBytes, "margin_bytes", d.MarginBytes, "runs_again", rescue, "line", a.Detail)
+			"uid", s.Job.UID, "node", a.Node, "given", d.Change.Result.String(), "asked", s.Job.Asked.String(), "need_bytes", d.NeedBytes, "margin_bytes", d.MarginBytes, "runs_again", rescue, "line", a.Detail, "message_id", messageDied)
 	}
 	if rescue {
 		k.poke()
 	}
 	return k.config.Calibrator.Refresh(ctx)
 }
+
+// messageDied tells the death of a changed job from other lines of the journal; docs/journal.md.
+const messageDied = "22dfaf5381eb425b971666c0245a2ea4"
 
 func (k *Keeper) poke() {
 	select {

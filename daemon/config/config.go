@@ -53,6 +53,7 @@ type Config struct {
 	OOM     OOM     `toml:"oom"`
 	Actuals Actuals `toml:"actuals"`
 	Metrics Metrics `toml:"metrics"`
+	Web     Web     `toml:"web"`
 }
 
 // Socket is where the plugin finds the daemon.
@@ -185,6 +186,7 @@ func Defaults() Config {
 		},
 		Jobs:   Jobs{Arrays: true},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
+		Web:    Web{Hosts: []string{}, KeepBundles: 256 << 20},
 		Host:   Host{MarginPercent: 50, MarginMin: 4 << 30, Floor: 4 << 30},
 	}
 }

@@ -55,6 +55,14 @@ func toText(c Config) string {
 	return strings.Join(strings.Fields(strings.ReplaceAll(strings.TrimSpace(fmt.Sprintf("%+v", c)), "\n", " ")), " ")
 }
 
+func TestWebAddresses(t *testing.T) {
+	for _, text := range []string{`listen = "127.0.0.1:9190"`, `listen = "[::1]:9190"`, `listen = "localhost:0"`, `listen = "unix:/run/gresize/web.sock"`, "listen = \"10.0.0.1:9190\"\nremote = true", `hosts = ["slurm.example.org", "10.0.0.1", "fd00::1"]`} {
+		if _, err := Parse("f", "version = 1\n[web]\n"+text+"\n"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 	for _, c := range []struct{ name, text, place, says string }{
 		{"no version", "mode = \"off\"\n", "", "write version = 1"},
@@ -82,6 +90,12 @@ func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 		{"metrics for everybody", "version = 1\n[metrics]\nlisten = \"0.0.0.0:8918\"\n", ":3:1", "from elsewhere"},
 		{"metrics nowhere", "version = 1\n[metrics]\nlisten = \"8918\"\n", ":3:1", "neither unix:/path"},
 		{"metrics on half a path", "version = 1\n[metrics]\nlisten = \"unix:run\"\n", ":3:1", "begins with /"},
+		{"web for everybody", "version = 1\n[web]\nlisten = \"0.0.0.0:9190\"\n", ":3:1", "web.remote"},
+		{"web at a name", "version = 1\n[web]\nlisten = \"gresize.cluster:9190\"\n", ":3:1", "from elsewhere"},
+		{"web nowhere", "version = 1\n[web]\nlisten = \"9190\"\n", ":3:1", "127.0.0.1:9190"},
+		{"web of a host with a port", "version = 1\n[web]\nhosts = [\"a:80\"]\n", ":3:1", "without a port"},
+		{"web of a host like no other", "version = 1\n[web]\nhosts = [\"*\"]\n", ":3:1", "no name of a host"},
+		{"bundles for ever", "version = 1\n[web]\nkeep_bundles = \"2TiB\"\n", ":3:1", "1 TiB"},
 		{"days to keep", "version = 1\n[log]\nkeep_days = -1\n", ":3:1", "between 0 and 36500"},
 		{"a resource without a name", "version = 1\n[vram]\nper = \"1GiB\"\n", ":2:1", "vram.gres: missing"},
 		{"a resource without a size", "version = 1\n[vram]\ngres = \"vram\"\n", ":2:1", "vram.per: missing"},

@@ -215,6 +215,9 @@ func (c *Config) check() *FileError {
 	if fault := c.checkMetrics(bad); fault != nil {
 		return fault
 	}
+	if fault := c.checkWeb(bad); fault != nil {
+		return fault
+	}
 	return c.checkTargets(bad)
 }
 

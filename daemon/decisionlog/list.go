@@ -32,6 +32,8 @@ type Filter struct {
 	OutOfMemory bool
 	// Open chooses the jobs that gresized still looks after.
 	Open bool
+	// State is the last one that a job has reached.
+	State string
 	// Since and Until bound the time of submission: Since is included, Until is not.
 	Since, Until time.Time
 	// Before chooses only jobs that come after this place in the list, which is newest first.
@@ -72,6 +74,10 @@ func (f Filter) where() (condition, index string, args []any) {
 	}
 	if f.UID != nil {
 		add("jobs_by_user", "uid = ?", *f.UID)
+	}
+	// Of all filters beside it this index knows, and of no other index is the state a part.
+	if f.State != "" {
+		add("jobs_by_state", "state = ?", f.State)
 	}
 	if f.OutOfMemory {
 		add("jobs_out_of_memory", "outcome = 'out_of_memory'")
@@ -194,7 +200,6 @@ func (l *Log) eachPage(ctx context.Context, f Filter, do func([]Line) error) err
 		if len(lines) < pageJobs {
 			return nil
 		}
-		last := lines[len(lines)-1].Job
-		f.Before = Place{submittedAtMillis: millis(last.SubmittedAt), id: last.ID}
+		f.Before = lines[len(lines)-1].Place()
 	}
 }

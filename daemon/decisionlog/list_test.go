@@ -49,13 +49,17 @@ func filters(jobs int) map[string]Filter {
 		"verdict, no partition": {Verdict: Keep, Partition: ptr("none")},
 		// 200 000 of the partition's jobs are passed over, and none is found.
 		"partition without that verdict":    {Partition: ptr("part4"), Verdict: Rewrite},
+		"state":                             {State: "left_alone"},
+		"no such state":                     {State: "held"},
+		"state without that verdict":        {State: "left_alone", Verdict: Rewrite},
+		"state of a rare user":              {State: "shadowed", UID: ptr(uint32(7))},
 		"all together":                      {UID: ptr(uint32(1007)), Partition: ptr("part3"), Verdict: Rewrite, Since: last.AddDate(0, 0, -9), Until: last},
 		"a partition where the user is not": {UID: ptr(uint32(7)), Partition: ptr("part3")},
 	}
 }
 
 func (f Filter) holds(j Job, v Verdict) bool {
-	return (f.UID == nil || j.UID == *f.UID) && (f.Partition == nil || j.Partition == *f.Partition) && (f.Verdict == "" || v == f.Verdict) &&
+	return (f.UID == nil || j.UID == *f.UID) && (f.Partition == nil || j.Partition == *f.Partition) && (f.Verdict == "" || v == f.Verdict) && (f.State == "" || j.State == f.State) &&
 		(f.Since.IsZero() || !j.SubmittedAt.Before(f.Since)) && (f.Until.IsZero() || j.SubmittedAt.Before(f.Until))
 }
 
@@ -116,6 +120,7 @@ func TestFiltersChooseAndKeepOrder(t *testing.T) {
 			f.Partition = ptr(fmt.Sprintf("part%d", rapid.IntRange(0, 5).Draw(r, "partition")))
 		}
 		f.Verdict = rapid.SampledFrom([]Verdict{"", Rewrite, Keep, LeaveAlone}).Draw(r, "verdict")
+		f.State = rapid.SampledFrom([]string{"", "", "left_alone", "shadowed", "held"}).Draw(r, "state")
 		instantOf := func(name string) time.Time {
 			if n := rapid.Int64Range(-100, jobs+100).Draw(r, name); n > 0 {
 				return time.UnixMilli(1795000000000 + n*1000)

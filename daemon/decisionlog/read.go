@@ -41,6 +41,11 @@ func (l *Log) Story(ctx context.Context, slurmJobID uint32) (Story, error) {
 	return l.one(ctx, fmt.Sprintf("job %d", slurmJobID), `j.slurm_job_id = ? ORDER BY j.id DESC LIMIT 1`, slurmJobID)
 }
 
+// StoryOfRow returns one job by its ID in this log.
+func (l *Log) StoryOfRow(ctx context.Context, id int64) (Story, error) {
+	return l.one(ctx, fmt.Sprintf("row %d", id), `j.id = ?`, id)
+}
+
 // StoryByToken returns one job by its token.
 func (l *Log) StoryByToken(ctx context.Context, token string) (Story, error) {
 	return l.one(ctx, fmt.Sprintf("token %.40q", token), `j.token = ?`, token)

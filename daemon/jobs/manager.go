@@ -471,6 +471,7 @@ func (m *Manager) record(ctx context.Context, s submission) bool {
 	}
 	m.config.Failpoint(s.first.State + ":written")
 	logger.Info("job recorded", "state", s.first.State, "code", s.first.Code, "uid", s.job.UID, "asked", s.job.Asked.String())
+	m.say(s.job, s.decision)
 	if s.job.Finished {
 		return true
 	}
@@ -616,6 +617,7 @@ func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition
 		l.job.SlurmJobID = t.SlurmJobID
 	}
 	m.config.Logger.Info("job moved", "token", l.job.Token, "slurm_job_id", l.job.SlurmJobID, "from", t.From, "to", t.To, "code", t.Code, "detail", t.Detail)
+	m.say(l.job, t.Decision)
 	m.config.Failpoint(t.To + ":written")
 	return nil
 }

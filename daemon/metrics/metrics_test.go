@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/slurm/wire"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
@@ -64,13 +65,13 @@ func TestMetricsOverASocket(t *testing.T) {
 	m := example(nil)
 	path := filepath.Join(t.TempDir(), "metrics.sock")
 	// One that a dead daemon left.
-	dead, err := Listen("unix:" + path)
+	dead, err := listen.On("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dead.(*net.UnixListener).SetUnlinkOnClose(false)
 	dead.Close()
-	listener, err := Listen("unix:" + path)
+	listener, err := listen.On("unix:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,16 +104,6 @@ func TestMetricsOverASocket(t *testing.T) {
 	}
 }
 
-func TestListenLeavesFilesAlone(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen("unix:" + path); err == nil || !strings.Contains(err.Error(), "no socket") {
-		t.Errorf("%v", err)
-	}
-}
-
 // TestNames asks the linter of Prometheus.
 func TestNames(t *testing.T) {
 	problems, err := testutil.GatherAndLint(example(nil).registry)
@@ -132,7 +123,7 @@ func TestHealth(t *testing.T) {
 		path  string
 		want  int
 	}{{nil, "/livez", 200}, {nil, "/readyz", 200}, {errors.New("disk full"), "/livez", 200}, {errors.New("disk full"), "/readyz", 503}, {errors.New("disk full"), "/healthz", 503}, {nil, "/other", 404}} {
-		listener, err := Listen("127.0.0.1:0")
+		listener, err := listen.On("127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}

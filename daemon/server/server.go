@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -66,33 +65,6 @@ type Server struct {
 // New makes a server; it starts nothing.
 func New(config Config) *Server {
 	return &Server{config: config, slots: make(chan struct{}, config.MaxConnections), own: make(chan struct{}, 1)}
-}
-
-// Listen makes the socket at path, in place of one that a dead daemon left behind. Only the daemon's user and its group
-// can connect. It sets the umask of the process for a moment, so call it before anything else writes files.
-func Listen(path string) (*net.UnixListener, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	if info, err := os.Lstat(path); err == nil {
-		if info.Mode()&os.ModeSocket == 0 {
-			return nil, fmt.Errorf("listen: %s is there and is no socket: remove it or choose another socket.path", path)
-		}
-		if connection, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			return nil, errors.Join(fmt.Errorf("listen: somebody answers on %s: is another gresized running?", path), connection.Close())
-		}
-		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("listen: %w", err)
-		}
-	}
-	// The mode is right from the first moment, and nothing is looked up by its name again that others may have put there.
-	old := syscall.Umask(0o117)
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	syscall.Umask(old)
-	if err != nil {
-		return nil, fmt.Errorf("listen: %w", err)
-	}
-	return listener, nil
 }
 
 // Serve answers until the listener is closed, and returns when the last exchange is over.

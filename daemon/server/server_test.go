@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/peer"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -26,7 +27,7 @@ func (s slow) Answer(*wire.Request) *wire.Reply {
 func start(t *testing.T, connections int, answerer Answerer) (*Server, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	listener, err := Listen(path)
+	listener, err := listen.Unix(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,33 +128,5 @@ func TestOtherUsersAreRefused(t *testing.T) {
 	defer connection.Close()
 	if who, err := peer.Of(connection.(*net.UnixConn)); err != nil || int(who.Uid) != os.Getuid() || int(who.Pid) != os.Getpid() {
 		t.Errorf("%+v %v", who, err)
-	}
-}
-
-func TestListen(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "sub", "s")
-	first, err := Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o660 {
-		t.Errorf("mode %v %v", info.Mode(), err)
-	}
-	if _, err := Listen(path); err == nil {
-		t.Error("two daemons on one socket")
-	}
-	first.SetUnlinkOnClose(false)
-	first.Close()
-	second, err := Listen(path)
-	if err != nil {
-		t.Fatalf("a socket that a dead daemon left: %v", err)
-	}
-	second.Close()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen(path); err == nil {
-		t.Error("a file was replaced")
 	}
 }

@@ -1,6 +1,7 @@
 // Package spool keeps, for as long as a job's life lasts and no longer, what
 // must survive a restart but must not stand in the decision log: the job's
 // script and environment, which may hold secrets, and the bundle of its probe.
+// Bundles, which hold neither, may be kept for longer, up to a size.
 // It knows files and nothing of what they mean.
 package spool
 
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -52,7 +54,12 @@ type Array struct {
 }
 
 // Spool is a folder that only its owner can read.
-type Spool struct{ dir string }
+type Spool struct {
+	dir string
+	// mu guards the folder of kept bundles.
+	mu        sync.Mutex
+	keepBytes int64
+}
 
 var plainToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
@@ -118,9 +125,9 @@ func (s *Spool) Bundle(token string) ([]byte, error) {
 // RemoveBundle forgets a job's bundle and keeps its script.
 func (s *Spool) RemoveBundle(token string) error { return s.remove(token, bundleSuffix) }
 
-// Remove forgets everything about a job.
+// Remove forgets everything about a job, but its bundle where KeepBundles says so.
 func (s *Spool) Remove(token string) error {
-	return errors.Join(s.remove(token, jobSuffix), s.remove(token, bundleSuffix))
+	return errors.Join(s.remove(token, jobSuffix), s.endBundle(token))
 }
 
 func (s *Spool) remove(token, suffix string) error {
@@ -167,6 +174,10 @@ func (s *Spool) get(token, suffix string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readWhole(path, limit)
+}
+
+func readWhole(path string, limit int64) ([]byte, error) {
 	// O_NONBLOCK: a pipe in this place must not stop the daemon.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

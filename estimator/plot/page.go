@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"html/template"
 	"io"
-
-	"github.com/gresize/gresize/estimator/timeline"
 )
 
 var page = template.Must(template.New("page").Parse(`<!doctype html>
@@ -27,13 +25,6 @@ table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em .8em;text-align:
 // pageOwners is how many owners the table of a page has.
 const pageOwners = 100
 
-type pageOwner struct {
-	Category timeline.Category
-	Name     string
-	Size     string
-	Blocks   int
-}
-
 type pageBand struct{ Name, Explain string }
 
 // HTML writes a page with the picture and its figures; it needs nothing from elsewhere.
@@ -42,16 +33,12 @@ func HTML(w io.Writer, f *Figure) error {
 	if err := SVG(&picture, f); err != nil {
 		return err
 	}
-	owners := f.Timeline.OwnersAtPeak()
 	content := struct {
 		Title   string
 		Picture template.HTML
-		Owners  []pageOwner
+		Owners  []OwnerLine
 		Bands   []pageBand
-	}{Title: printable(f.Title), Picture: template.HTML(picture.String())} // #nosec G203 -- all text in it was escaped when it was drawn
-	for _, o := range owners[:min(len(owners), pageOwners)] {
-		content.Owners = append(content.Owners, pageOwner{o.Category, printable(o.Name), size(o.SizeBytes), o.Blocks})
-	}
+	}{Title: printable(f.Title), Owners: f.Owners(pageOwners), Picture: template.HTML(picture.String())} // #nosec G203 -- all text in it was escaped when it was drawn
 	for n := range bands {
 		content.Bands = append(content.Bands, pageBand{look(n).name, look(n).explain})
 	}

@@ -58,12 +58,22 @@ func (p *painter) text(x, y float64, class, s string) {
 	p.add(`<text x="%.1f" y="%.1f" class="%s">%s</text>`, x, y, class, escaped(s))
 }
 
+const ownersTop = timeTop + timeHeight + 50 + legendHeight + 40
+
+func mapTopBelow(owners int) int { return ownersTop + owners*barHeight + 70 }
+
+func heightFor(mapTop int) int { return mapTop + mapRows*(mapRowHeight+mapRowGap) + 50 }
+
+// Height is that of the picture in pixels, where its width is 1040.
+func (f *Figure) Height() int {
+	return heightFor(mapTopBelow(min(len(f.Timeline.OwnersAtPeak()), TopOwners)))
+}
+
 func (p *painter) draw() {
 	owners := p.figure.Timeline.OwnersAtPeak()
 	owners = owners[:min(len(owners), TopOwners)]
-	ownersTop := timeTop + timeHeight + 50 + legendHeight + 40
-	mapTop := ownersTop + len(owners)*barHeight + 70
-	p.height = mapTop + mapRows*(mapRowHeight+mapRowGap) + 50
+	mapTop := mapTopBelow(len(owners))
+	p.height = heightFor(mapTop)
 	p.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`, pictureWidth, p.height, pictureWidth, p.height)
 	p.add(`<title>%s</title>`, escaped(p.figure.Title))
 	p.styles()
@@ -84,10 +94,13 @@ func clip(s string, most int) string {
 	return s
 }
 
+// style is the one sheet of every picture.
+const style = `text{font-family:sans-serif;font-size:12px;fill:#202020}.title{font-size:17px;font-weight:bold}.head{font-size:14px;font-weight:bold}` +
+	`.note{fill:#505050}.end{text-anchor:end}.middle{text-anchor:middle}.grid{stroke:#d0d0d0;stroke-width:1}.edge{stroke:#ffffff;stroke-width:0.6}` +
+	`.step{stroke:#606060;stroke-width:1;stroke-dasharray:3 3}.peak{stroke:#000000;stroke-width:1.4}.card{stroke:#b00000;stroke-width:1.6;stroke-dasharray:9 4}`
+
 func (p *painter) styles() {
-	p.add(`<style>text{font-family:sans-serif;font-size:12px;fill:#202020}.title{font-size:17px;font-weight:bold}.head{font-size:14px;font-weight:bold}` +
-		`.note{fill:#505050}.end{text-anchor:end}.middle{text-anchor:middle}.grid{stroke:#d0d0d0;stroke-width:1}.edge{stroke:#ffffff;stroke-width:0.6}` +
-		`.step{stroke:#606060;stroke-width:1;stroke-dasharray:3 3}.peak{stroke:#000000;stroke-width:1.4}.card{stroke:#b00000;stroke-width:1.6;stroke-dasharray:9 4}</style>`)
+	p.add(`<style>%s</style>`, style)
 	p.add(`<defs>`)
 	for n := range bands {
 		l := look(n)
