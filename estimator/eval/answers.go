@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/gresize/gresize/estimator"
 	"golang.org/x/sys/unix"
@@ -46,6 +47,16 @@ type Answer struct {
 
 const maxReasonBytes = 200
 
+// plain is a text on one line without control characters.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?"))
+}
+
 // newAnswer puts an estimate into an answer.
 func newAnswer(w Workload, version string, e *estimator.Estimate, runSeconds, estimateSeconds float64) Answer {
 	a := Answer{
@@ -60,7 +71,7 @@ func newAnswer(w Workload, version string, e *estimator.Estimate, runSeconds, es
 			codes = append(codes, r.Code)
 		}
 	}
-	a.Reasons = strings.Join(codes, " ")
+	a.Reasons = strings.Join(codes, " ") // of an estimate that is valid, so they are words
 	largest, some := e.Largest()
 	switch {
 	case some && full:
@@ -69,9 +80,9 @@ func newAnswer(w Workload, version string, e *estimator.Estimate, runSeconds, es
 		a.Verdict = Fits
 	default:
 		if len(e.Reasons) > 0 && e.Reasons[0].Detail != "" {
-			a.Reasons += ": " + strings.ToValidUTF8(strings.Join(strings.Fields(e.Reasons[0].Detail), " "), "?")
+			a.Reasons += ": " + plain(e.Reasons[0].Detail)
 		}
-		a.Reasons = a.Reasons[:min(len(a.Reasons), maxReasonBytes)]
+		a.Reasons = strings.ToValidUTF8(a.Reasons[:min(len(a.Reasons), maxReasonBytes)], "")
 		return a
 	}
 	a.ReservedBytes, a.OutsideBytes, a.HighBytes = largest.PeakReservedBytes, largest.OutsideBytes, largest.ComfortableHighBytes-largest.OutsideBytes
@@ -156,9 +167,16 @@ func (a *Answers) open(path string) error {
 	if err := unix.Flock(int(a.file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("%s: %w", path, ErrInUse)
 	}
-	data, err := io.ReadAll(io.LimitReader(a.file, maxTableBytes))
+	data, err := io.ReadAll(&bounded{a.file, maxTableBytes})
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	// Nothing is taken from a file that somebody else made.
+	if head := strings.Join(answerColumns, ",") + "\n"; !strings.HasPrefix(string(data), head) && !strings.HasPrefix(head, string(data)) {
+		if err := a.read(bytes.NewReader(data), path); err != nil {
+			return err
+		}
+		return &FileError{path, 1, 1, "no file of answers", "take another file with -o"}
 	}
 	if whole := bytes.LastIndexByte(data, '\n') + 1; whole < len(data) {
 		if err := a.file.Truncate(int64(whole)); err != nil {

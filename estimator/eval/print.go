@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 )
 
 const mebibyte = 1 << 20
@@ -35,7 +36,7 @@ func (c *Comparable) printConstants(b *bytes.Buffer) {
 		if !k.Sound() {
 			added = fmt.Sprintf("none (%s): its own outside", k.why())
 		}
-		fmt.Fprintf(b, "| %s | %s | %s | %d | %d to %d MiB |\n", k.Machine, k.Estimator, added, k.Rows, k.LowBytes/mebibyte, k.HighBytes/mebibyte)
+		fmt.Fprintf(b, "| %s | %s | %s | %d | %d to %d MiB |\n", cell(k.Machine), k.Estimator, added, k.Rows, k.LowBytes/mebibyte, k.HighBytes/mebibyte)
 	}
 	b.WriteByte('\n')
 }
@@ -44,7 +45,7 @@ func (c *Comparable) printScores(b *bytes.Buffer) {
 	b.WriteString("| rows | estimator | asked | answered | median error | mean | 95th percentile | largest | too low | by over 5 % | below the upper end | out of memory: foreseen, falsely | " +
 		"failure probability | conserved, GiB a run | (as published) | seconds a row | (estimator alone) |\n|---|---|" + "---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, s := range c.Scores() {
-		fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %s | %s | %s | %s | %s | %s | %d of %d, %d | %s | %s | (%s) | %s | (%s) |\n", s.Group, s.Estimator, s.Rows, s.Answered,
+		fmt.Fprintf(b, "| %s | %s | %d | %d | %s | %s | %s | %s | %s | %s | %s | %d of %d, %d | %s | %s | (%s) | %s | (%s) |\n", cell(s.Group), cell(s.Estimator), s.Rows, s.Answered,
 			percent(s.MedianError, 2), percent(s.MeanError, 1), percent(s.P95Error, 1), percent(s.LargestError, 1), percent(s.Under, 0), percent(s.Under5, 1), percent(s.Covered, 0),
 			s.OOMForeseen, s.OOMRows, s.FalseOOM, percent(s.Failure, 1), number(s.ConservedGiB, 2), number(s.ConservedAsPublishedGiB, 2), number(s.Seconds, 1), number(s.EstimateSeconds, 3))
 	}
@@ -57,7 +58,7 @@ func (c *Comparable) printLargest(b *bytes.Buffer, name string, n int) {
 	}
 	fmt.Fprintf(b, "\n%s: the largest errors\n\n| row | measured | estimated | error |\n|---|---:|---:|---:|\n", name)
 	for _, x := range cases {
-		fmt.Fprintf(b, "| %s | %d MiB | %d MiB | %+.1f %% |\n", x.Row.Workload, x.Row.MeasuredBytes/mebibyte, x.EstimateBytes/mebibyte, 100*x.Error())
+		fmt.Fprintf(b, "| %s | %d MiB | %d MiB | %+.1f %% |\n", cell(x.Row.String()), x.Row.MeasuredBytes/mebibyte, x.EstimateBytes/mebibyte, 100*x.Error())
 	}
 }
 
@@ -77,6 +78,9 @@ func Left(rows []Row, answers *Answers) string {
 	}
 	return fmt.Sprintf("%d rows: %d crashes and %d that constants are taken from are in no score, %d were not asked about", len(rows), crashes, fits, open)
 }
+
+// cell is a text as a cell of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
 
 func number(v float64, digits int) string {
 	if math.IsNaN(v) {

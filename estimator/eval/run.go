@@ -128,6 +128,16 @@ func (c *Comparison) Do(ctx context.Context) error {
 	return nil
 }
 
+// askOne asks an estimator. One that gives up in the middle costs its own answer and no other.
+func askOne(m bundled.Method, b *trace.Bundle, card *gpu.Profile) (e estimator.Estimate, err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("it panicked: %v", fault)
+		}
+	}()
+	return m.FromBundle(b, card)
+}
+
 // answer makes one run and asks its estimators. A run that was interrupted gives no answers: they would say so for ever.
 func (c *Comparison) answer(ctx context.Context, j job) ([]Answer, error) {
 	card, err := gpu.Load(j.workload.GPU)
@@ -146,7 +156,7 @@ func (c *Comparison) answer(ctx context.Context, j job) ([]Answer, error) {
 	answers := make([]Answer, 0, len(j.methods))
 	for _, m := range j.methods {
 		begun := time.Now()
-		e, err := m.FromBundle(bundle, card)
+		e, err := askOne(m, bundle, card)
 		if err != nil { // one estimator's fault is no reason to lose what the others say
 			e = estimator.NewUnknown(m.Name, card.ID, estimator.Reason{Code: codeFault, Detail: err.Error()})
 		}

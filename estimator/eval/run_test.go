@@ -228,3 +228,84 @@ func TestAgain(t *testing.T) {
 		t.Errorf("%+v, %d answers", a, len(read.all))
 	}
 }
+
+// TestForeignFileIsLeftAlone: what somebody names as the file of answers by mistake is refused and keeps every byte.
+func TestForeignFileIsLeftAlone(t *testing.T) {
+	for name, content := range map[string]string{
+		"notes without an end of line": "one\ntwo", "a table": header + "train.py,,a100-40,1,exact,,,,\nx", "binary": "\x80\x04\n\x00\x01", "other columns": "workload,arguments\na,b",
+	} {
+		path := filepath.Join(t.TempDir(), "a.csv")
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := OpenAnswers(path); err == nil {
+			t.Errorf("%s: taken", name)
+			_ = a.Close()
+		}
+		if now, err := os.ReadFile(path); err != nil || string(now) != content {
+			t.Errorf("%s: %v, now %q", name, err, now)
+		}
+	}
+	// What an interruption left of the first line is made anew.
+	path := filepath.Join(t.TempDir(), "a.csv")
+	if err := os.WriteFile(path, []byte("workload,argum"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(t, path).Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := ReadAnswers(path); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEstimatorsThatLie: whatever an estimator says, the others' answers are kept, the file can be read again, and what is no answer is unknown.
+func TestEstimatorsThatLie(t *testing.T) {
+	lie := func(name string, e estimator.Estimate, err error) bundled.Method {
+		return bundled.Method{Name: name, Version: "1", Estimate: func(*trace.Bundle, *gpu.Profile) (estimator.Estimate, error) { return e, err }}
+	}
+	rank := func(bytes int64) []estimator.Rank {
+		return []estimator.Rank{{PeakReservedBytes: bytes, ComfortableBytes: bytes, ComfortableHighBytes: bytes}}
+	}
+	flood := make([]estimator.Reason, 100_000)
+	for i := range flood {
+		flood[i] = estimator.Reason{Code: "values_read_back", Detail: strings.Repeat("x", 100)}
+	}
+	panics := lie("panics", estimator.Estimate{}, nil)
+	panics.Estimate = func(*trace.Bundle, *gpu.Profile) (estimator.Estimate, error) { panic("out of range\n\x1b[2J") }
+	path := filepath.Join(t.TempDir(), "a.csv")
+	answers := open(t, path)
+	methods := []bundled.Method{
+		lie("negative", estimator.Estimate{Confidence: estimator.Exact, Fits: true, Ranks: rank(-1)}, nil),
+		lie("enormous", estimator.Estimate{Confidence: estimator.Exact, Fits: true, Ranks: rank(1 << 62)}, nil),
+		lie("sure-of-nothing", estimator.Estimate{Confidence: "certain", Fits: true, Ranks: rank(1)}, nil),
+		lie("floods", estimator.Estimate{Confidence: estimator.High, Fits: true, Ranks: rank(1), Reasons: flood}, nil),
+		lie("shouts", estimator.NewUnknown("shouts", "a100-80", estimator.Reason{Code: "not_covered", Detail: "a,b\"\r\n\x1b[2J\xff=cmd|x"}), nil),
+		lie("fails", estimator.Estimate{}, errors.New("a line\nand one more\x00")),
+		panics, answering("honest", trace.ModeVGPU),
+	}
+	c := Comparison{Rows: someRows(2), Workers: 2, Answers: answers, Methods: methods, Run: sound}
+	if err := errors.Join(c.Do(t.Context()), answers.Close()); err != nil {
+		t.Fatal(err)
+	}
+	read, err := ReadAnswers(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range methods {
+		for _, row := range c.Rows {
+			a, ok := read.Find(row.Workload, m.Name)
+			if want := map[bool]Verdict{true: Fits, false: Unknown}[m.Name == "honest"]; !ok || a.Verdict != want || len(a.Reasons) > maxReasonBytes {
+				t.Errorf("%s: %v %+v", m.Name, ok, a)
+			}
+		}
+	}
+	compared, err := Compare(c.Rows, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := compared.Print(&out, 5); err != nil || strings.ContainsAny(out.String(), "\x1b\x00\r") {
+		t.Errorf("%v\n%q", err, out.String())
+	}
+}

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/gresize/gresize/estimator/gpu"
 )
 
 // LeastConstantRows is from how many rows at least a constant is taken: of fewer it would be the error of those rows.
@@ -95,14 +93,14 @@ type Comparable struct {
 // Compare puts truth and answers together, for the estimators that have answers and those whose estimates the table has. Rows from which a
 // constant was taken, crashes, and rows that the estimator was not asked about are in no case.
 func Compare(rows []Row, answers *Answers) (*Comparable, error) {
-	c := &Comparable{}
+	c, known := &Comparable{}, cards{}
 	for _, name := range answers.Estimators() {
 		constants := fit(rows, answers, name)
 		for _, machine := range slices.Sorted(machines(constants)) {
 			c.Constants = append(c.Constants, constants[machine])
 		}
 		for _, row := range rows {
-			x, ok, err := newCase(row, name)
+			x, ok, err := newCase(known, row, name)
 			if err != nil {
 				return nil, err
 			}
@@ -126,18 +124,18 @@ func Compare(rows []Row, answers *Answers) (*Comparable, error) {
 			c.Cases = append(c.Cases, x)
 		}
 	}
-	return c, c.addPublished(rows, answers)
+	return c, c.addPublished(known, rows, answers)
 }
 
 // addPublished adds what others published about the rows of the sample.
-func (c *Comparable) addPublished(rows []Row, answers *Answers) error {
+func (c *Comparable) addPublished(known cards, rows []Row, answers *Answers) error {
 	names := answers.Estimators()
 	for _, row := range rows {
 		if !slices.ContainsFunc(names, func(name string) bool { _, asked := answers.Find(row.Workload, name); return asked }) {
 			continue
 		}
 		for name, bytes := range row.Published {
-			x, ok, err := newCase(row, name+publishedSuffix)
+			x, ok, err := newCase(known, row, name+publishedSuffix)
 			if err != nil {
 				return err
 			}
@@ -152,11 +150,11 @@ func (c *Comparable) addPublished(rows []Row, answers *Answers) error {
 	return nil
 }
 
-func newCase(row Row, name string) (Case, bool, error) {
+func newCase(known cards, row Row, name string) (Case, bool, error) {
 	if row.Fit || row.Truth == Crash || row.MeasuredBytes == 0 {
 		return Case{}, false, nil
 	}
-	card, err := gpu.Load(row.GPU)
+	card, err := known.load(row.GPU)
 	if err != nil {
 		return Case{}, false, err
 	}

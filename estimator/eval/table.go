@@ -4,6 +4,7 @@
 package eval
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -119,7 +121,7 @@ func ReadTable(path string) ([]Row, error) {
 }
 
 func readTable(r io.Reader, name string) ([]Row, error) {
-	t := &sheet{name: name, reader: newReader(r)}
+	t := &sheet{name: name, reader: newReader(r), cards: cards{}}
 	if err := t.readHeader(neededColumns, optionalColumns, publishedPrefix); err != nil {
 		return nil, err
 	}
@@ -147,7 +149,7 @@ func (t *sheet) row() (Row, error) {
 	if row.Script == "" {
 		return row, t.fault(columnWorkload, "empty", "name the script, seen from the folder of the table")
 	}
-	card, err := gpu.Load(t.text(columnGPU))
+	card, err := t.cards.load(t.text(columnGPU))
 	if err != nil {
 		return row, t.fault(columnGPU, err.Error(), "gresize gpu list has the names")
 	}
@@ -179,18 +181,56 @@ func (t *sheet) row() (Row, error) {
 	return row, nil
 }
 
+// cards are the profiles that were read already, by their names: a table has many rows of few of them.
+type cards map[string]*gpu.Profile
+
+func (c cards) load(name string) (*gpu.Profile, error) {
+	if card := c[name]; card != nil {
+		return card, nil
+	}
+	card, err := gpu.Load(name)
+	if err == nil {
+		c[name] = card
+	}
+	return card, err
+}
+
 // sheet is a CSV file that is read with names for its columns.
 type sheet struct {
 	name   string
 	reader *csv.Reader
 	header []string
 	record []string
+	cards  cards
 }
 
+// byteOrderMark is what spreadsheets put before the first column.
+const byteOrderMark = "\ufeff"
+
 func newReader(r io.Reader) *csv.Reader {
-	reader := csv.NewReader(io.LimitReader(r, maxTableBytes))
+	buffered := bufio.NewReader(&bounded{r, maxTableBytes})
+	if head, err := buffered.Peek(len(byteOrderMark)); err == nil && string(head) == byteOrderMark {
+		_, _ = buffered.Discard(len(byteOrderMark)) // it was just seen
+	}
+	reader := csv.NewReader(buffered)
 	reader.Comment, reader.ReuseRecord = '#', true
 	return reader
+}
+
+// bounded is a reader that fails when there is more than so much: a table that is cut off would say something else.
+type bounded struct {
+	in   io.Reader
+	left int64
+}
+
+var errTooLong = fmt.Errorf("more than %d bytes: split the file", int64(maxTableBytes))
+
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.in.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLong
+	}
+	return n, err
 }
 
 // next reads a record. What encoding/csv says is put into a fault of ours.
@@ -212,9 +252,15 @@ func (t *sheet) next() (bool, error) {
 	}
 	t.record = record
 	for i, field := range record {
+		fault, hint := "", ""
 		if len(field) > maxFieldBytes {
+			fault = fmt.Sprintf("a field of %d bytes, at most %d", len(field), maxFieldBytes)
+		} else if at := strings.IndexFunc(field, unicode.IsControl); at >= 0 {
+			fault, hint = fmt.Sprintf("a control character, %q, in a field", field[at]), "each field is plain text on one line" // it would steer the terminal that shows it
+		}
+		if fault != "" {
 			line, column := t.reader.FieldPos(i)
-			return false, &FileError{t.name, line, column, fmt.Sprintf("a field of %d bytes, at most %d", len(field), maxFieldBytes), ""}
+			return false, &FileError{t.name, line, column, fault, hint}
 		}
 	}
 	return true, nil

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 )
@@ -44,6 +45,9 @@ func TestBadTables(t *testing.T) {
 		{header + ",,a100-40,1,exact,,,,\n", 2, 1, []string{"workload: empty"}},
 		{header + "a.py,a100-40\n", 2, 1, []string{"number of fields", "9 columns"}},
 		{header + "a.py,\"a100\"x,1,2,exact,,,,\n", 2, 11, []string{"quot"}},
+		{header + "a.py,\x1b[2J,a100-40,1,exact,,,,\n", 2, 6, []string{"a control character", "plain text"}},
+		{header + "\"a\nb.py\",,a100-40,1,exact,,,,\n", 2, 1, []string{"a control character"}},
+		{header + "a.py,,a100-40,1,exact,lab\x00,,,\n", 2, 23, []string{"a control character"}},
 		{header + "a.py," + strings.Repeat("x", maxFieldBytes+1) + ",a100-40,1,exact,,,,\n", 2, 6, []string{"at most"}},
 	} {
 		_, err := readTable(strings.NewReader(c.text), "t.csv")
@@ -58,6 +62,48 @@ func TestBadTables(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTableFromASpreadsheet: a mark before the first column and ends of lines as Windows has them are no fault.
+func TestTableFromASpreadsheet(t *testing.T) {
+	rows, err := readTable(strings.NewReader(byteOrderMark+strings.ReplaceAll(header+"train.py,,a100-40,1,exact,,,,\n", "\n", "\r\n")), "t.csv")
+	if err != nil || len(rows) != 1 {
+		t.Errorf("%v, %d rows", err, len(rows))
+	}
+}
+
+// endless gives one row after the other.
+type endless struct{ at int }
+
+func (e *endless) Read(p []byte) (int, error) {
+	const row = "train.py,,a100-40,1,exact,,,,\n"
+	for i := range p {
+		p[i] = row[e.at%len(row)]
+		e.at++
+	}
+	return len(p), nil
+}
+
+// TestEndlessTable holds that a table without an end is refused, and not read in part.
+func TestEndlessTable(t *testing.T) {
+	for name, r := range map[string]io.Reader{
+		"rows":      io.MultiReader(strings.NewReader(header), &endless{}),
+		"remarks":   io.MultiReader(strings.NewReader(header), remarks{}),
+		"one field": io.MultiReader(strings.NewReader(header+"\""), &endless{}),
+	} {
+		if rows, err := readTable(r, "t.csv"); err == nil {
+			t.Errorf("%s: %d rows were taken", name, len(rows))
+		}
+	}
+}
+
+type remarks struct{}
+
+func (remarks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = "#\n"[i%2]
+	}
+	return len(p) &^ 1, nil
 }
 
 func FuzzReadTable(f *testing.F) {
