@@ -61,6 +61,8 @@ type playedCluster struct {
 	mu   sync.Mutex
 	jobs map[uint32]*playedJob
 	next uint32
+	// forgotten is how many jobs with a token are no longer in the list.
+	forgotten int
 	// commands is what scontrol does now: "", "refuse", "slow", "hang", "lost" (it is done, and the answer is lost). probes: "", "refuse", "die", "unsure".
 	commands, probes string
 	bundle           map[string][]byte
@@ -140,6 +142,9 @@ func (c *playedCluster) tick() {
 			case j.state == "RUNNING" && now.Sub(j.began) > j.runFor:
 				j.state = "COMPLETED"
 			case j.state != "PENDING" && j.state != "RUNNING" && now.Sub(j.began) > keepsFor:
+				if j.token != "" {
+					c.forgotten++
+				}
 				delete(c.jobs, id)
 			}
 		}
