@@ -81,6 +81,7 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/own-root ./examples/tour/run
 	@lint/fuzz "$(FUZZ_SECONDS)"
 	@tools/own-root lint/mutants
+	@lint/planted
 
 FUZZ_SECONDS ?= 60
 
