@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -44,14 +45,19 @@ started with the plugin.`,
 			} else if o.Plugin, err = findPlugin(); err != nil {
 				return err
 			}
-			if !cmd.Flags().Changed("conf") {
+			if named := os.Getenv("SLURM_CONF"); named != "" && !cmd.Flags().Changed("conf") {
+				o.Conf = named
+			}
+			var noConf error
+			if o.Conf != "" {
 				if _, err := os.Stat(o.Conf); err != nil {
+					noConf = fmt.Errorf("slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: %w (name it with --conf, or give --conf= where there is none)", err)
 					o.Conf = ""
 				}
 			}
 			report, err := loadcheck.Check(cmd.Context(), o)
 			if err != nil {
-				return err
+				return errors.Join(err, noConf)
 			}
 			if asJSON {
 				if err := printJSON(cmd, report); err != nil {
@@ -63,6 +69,9 @@ started with the plugin.`,
 					fmt.Fprintf(cmd.OutOrStdout(), "  %-6s  %s\n", f.Level, f.Text)
 				}
 			}
+			if noConf != nil {
+				return noConf
+			}
 			if report.Refused() {
 				return &statusError{code: exitError}
 			}
@@ -70,7 +79,7 @@ started with the plugin.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.Slurmctld, "slurmctld", "", "the slurmctld that is to load the plugin (default: the one of this machine)")
-	cmd.Flags().StringVar(&o.Conf, "conf", "/etc/slurm/slurm.conf", "slurm.conf, to see whether it names the plugin")
+	cmd.Flags().StringVar(&o.Conf, "conf", "/etc/slurm/slurm.conf", "slurm.conf, to see whether it names the plugin; SLURM_CONF names another (--conf= looks at none)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	return cmd
 }

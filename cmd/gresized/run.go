@@ -100,6 +100,14 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 	if c.Web.Listen != "" {
 		fmt.Fprintln(stderr, "gresized: "+webWords(&c.Web))
 	}
+	if c.LoopbackProbes() {
+		fmt.Fprintf(stderr, "gresized: warning: probe.listen: probes on other nodes than this one cannot report to %s (listen on an address that they reach, or on 0.0.0.0:8917, and say in probe.url how they reach it)\n", c.Probe.Listen)
+	}
+	for _, p := range c.Programs() {
+		if _, err := os.Stat(p.Path); err != nil {
+			fmt.Fprintf(stderr, "gresized: warning: %s: %v (name the program's place on the machine of gresized)\n", p.Field, err)
+		}
+	}
 	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
 	return exitOK
 }

@@ -163,7 +163,9 @@ func describe(s decisionlog.Story, j client.Job) decisionlog.Actual {
 	if j.RunTime > 0 {
 		gpus := int64(0)
 		for _, ask := range j.Request.Asks() {
-			gpus += int64(min(ask.Count, 1<<16))
+			if ask.Name == "gpu" { // shards are of one card
+				gpus += int64(min(ask.Count, 1<<16))
+			}
 		}
 		seconds := int64(j.RunTime/time.Second) * max(gpus, 1)
 		a.ElapsedGPUSeconds = &seconds

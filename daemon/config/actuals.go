@@ -1,9 +1,6 @@
 package config
 
-import (
-	"path/filepath"
-	"time"
-)
+import "time"
 
 // Cache says when the answer for an earlier job is good for a later one of the same owner.
 type Cache string
@@ -41,7 +38,7 @@ type Actuals struct {
 	SacctEvery Duration `toml:"sacct_every"`
 }
 
-func (c *Config) checkActuals(bad func(field, hint, format string, args ...any) *FileError) *FileError {
+func (c *Config) checkActuals(bad fault) *FileError {
 	if c.Cache != CacheVerify && c.Cache != CacheScript && c.Cache != CacheOff {
 		return bad("cache", `one of "verify", "script", "off"`, "%q is none", c.Cache)
 	}
@@ -49,15 +46,7 @@ func (c *Config) checkActuals(bad func(field, hint, format string, args ...any) 
 		return bad("margin.target_failure_rate", "0.01 is one job in a hundred; 0 keeps the fixed margin", "%v is neither 0 nor between 0.0001 and 0.5", r)
 	}
 	if n := c.Margin.FloorPercent; n < 0 || n > 100 {
-		return bad("margin.floor_percent", "", "%d is not between 0 and 100", n)
-	}
-	for _, p := range []struct{ field, value string }{{"actuals.unmunge", c.Actuals.Unmunge}, {"actuals.sacct", c.Actuals.Sacct}} {
-		if !filepath.IsAbs(p.value) {
-			return bad(p.field, "write a path that begins with /", "%q is no absolute path", p.value)
-		}
-	}
-	if p := c.Actuals.MungeSocket; p != "" && !filepath.IsAbs(p) {
-		return bad("actuals.munge_socket", "write a path that begins with /", "%q is no absolute path", p)
+		return bad("margin.floor_percent", "a number from 0 to 100", "%d is not between 0 and 100", n)
 	}
 	if every := c.Actuals.SacctEvery.Std(); every != 0 && (every < 10*time.Second || every > 24*time.Hour) {
 		return bad("actuals.sacct_every", `"0s" never asks`, "%s is neither 0 nor between 10s and 24h", every)

@@ -56,7 +56,7 @@ func toText(c Config) string {
 }
 
 func TestWebAddresses(t *testing.T) {
-	for _, text := range []string{`listen = "127.0.0.1:9190"`, `listen = "[::1]:9190"`, `listen = "localhost:0"`, `listen = "unix:/run/gresize/web.sock"`, "listen = \"10.0.0.1:9190\"\nremote = true", `hosts = ["slurm.example.org", "10.0.0.1", "fd00::1"]`} {
+	for _, text := range []string{`listen = "127.0.0.1:9190"`, `listen = "[::1]:9190"`, `listen = "localhost:9191"`, `listen = "unix:/run/gresize/web.sock"`, "listen = \"10.0.0.1:9190\"\nremote = true", `hosts = ["slurm.example.org", "10.0.0.1", "fd00::1"]`} {
 		if _, err := Parse("f", "version = 1\n[web]\n"+text+"\n"); err != nil {
 			t.Error(err)
 		}

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"time"
@@ -28,9 +27,9 @@ type Estimator struct {
 	Timeout Duration `toml:"timeout"`
 }
 
-func (c *Config) checkEstimators(bad func(field, hint, format string, args ...any) *FileError) *FileError {
+func (c *Config) checkEstimators(bad fault) *FileError {
 	if len(c.Estimators) > maxEstimators {
-		return bad("estimator", "", "%d rows, at most %d", len(c.Estimators), maxEstimators)
+		return bad("estimator", "leave out those that are not needed", "%d rows, at most %d", len(c.Estimators), maxEstimators)
 	}
 	for i := range c.Estimators {
 		e := &c.Estimators[i]
@@ -39,7 +38,7 @@ func (c *Config) checkEstimators(bad func(field, hint, format string, args ...an
 			return bad(field("name"), "the name that the plugin gives itself", "%q is no plain name", e.Name)
 		}
 		if slices.ContainsFunc(c.Estimators[:i], func(other Estimator) bool { return other.Name == e.Name }) {
-			return bad(field("name"), "", "%s is named twice", e.Name)
+			return bad(field("name"), "leave one of them out", "%s is named twice", e.Name)
 		}
 		if len(e.Command) == 0 {
 			if _, err := bundled.Find(e.Name); err != nil {
@@ -49,14 +48,16 @@ func (c *Config) checkEstimators(bad func(field, hint, format string, args ...an
 		if e.SHA256 != "" && (len(e.Command) == 0 || !sha256Digits.MatchString(e.SHA256)) {
 			return bad(field("sha256"), "the first word that sha256sum prints for the plugin's program", "%.80q pins no program of a command", e.SHA256)
 		}
-		if len(e.Command) > 0 && !filepath.IsAbs(e.Command[0]) {
-			return bad(field("command"), "write a path that begins with /", "%q is no absolute path", e.Command[0])
+		if len(e.Command) > 0 {
+			if f := checkPath(bad, field("command"), e.Command[0], false); f != nil {
+				return f
+			}
 		}
 		if e.Timeout == 0 {
 			e.Timeout = defaultEstimatorTimeout
 		}
 		if v := e.Timeout.Std(); v < 100*time.Millisecond || v > time.Minute {
-			return bad(field("timeout"), "", "%s is not between 100ms and 1m", v)
+			return bad(field("timeout"), "a time from 100ms to 1m", "%s is not between 100ms and 1m", v)
 		}
 	}
 	if len(c.Estimators) == 0 {

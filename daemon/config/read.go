@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -25,7 +23,11 @@ type FileError struct {
 	Field        string
 	Problem      string
 	Hint         string
+	cause        error
 }
+
+// Unwrap is the error of the system, where there was one.
+func (e *FileError) Unwrap() error { return e.cause }
 
 func (e *FileError) Error() string {
 	place := e.Path
@@ -55,17 +57,39 @@ func Read(path string) (*Config, error) {
 func readText(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("read configuration: %w", err)
+		return "", unreadable(path, err)
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, MaxFileBytes+1))
 	if err != nil {
-		return "", fmt.Errorf("read configuration: %w", err)
+		return "", unreadable(path, err)
 	}
 	if len(data) > MaxFileBytes {
 		return "", &FileError{Path: path, Problem: fmt.Sprintf("more than %d bytes", MaxFileBytes), Hint: "is it the right file?"}
 	}
 	return string(data), nil
+}
+
+// unreadable is a file that is not there or cannot be read, with what to do about it.
+func unreadable(path string, err error) *FileError {
+	fault := &FileError{Path: path, Problem: "the configuration cannot be read: " + reason(err), Hint: "is it a file that the user of the daemon may read?", cause: err}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		fault.Problem = "there is no configuration: " + reason(err)
+		fault.Hint = "begin with the annotated example /usr/share/doc/gresize/gresize.toml, or name another file with -config"
+	case errors.Is(err, fs.ErrPermission):
+		fault.Hint = fmt.Sprintf("user %d may not read it: chmod a+r, or chown it to the user of the daemon", os.Geteuid())
+	}
+	return fault
+}
+
+// reason is the last part of an error of the system.
+func reason(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
 }
 
 // Place gives faults that were found after reading the file, and have a field only, their place in it.
@@ -89,19 +113,22 @@ func Parse(path, text string) (*Config, error) {
 	if err != nil {
 		var parse toml.ParseError
 		if errors.As(err, &parse) {
-			return nil, &FileError{Path: path, Line: parse.Position.Line, Column: max(parse.Position.Col, 1), Field: parse.LastKey, Problem: strings.TrimPrefix(parse.Message, "toml: ")}
+			return nil, &FileError{Path: path, Line: parse.Position.Line, Column: max(parse.Position.Col, 1), Field: parse.LastKey, Problem: strings.TrimPrefix(parse.Message, "toml: "), Hint: hintOf(parse.Message)}
 		}
 		// A value of the wrong kind has its place in the text alone.
 		if m := wrongKind.FindStringSubmatch(err.Error()); m != nil {
 			line, _ := strconv.Atoi(m[1])
-			return nil, &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: m[3]}
+			return nil, &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: m[3], Hint: kindHint}
 		}
-		return nil, &FileError{Path: path, Problem: err.Error()}
+		return nil, &FileError{Path: path, Problem: err.Error(), Hint: tomlHint}
 	}
 	if unknown := meta.Undecoded(); len(unknown) > 0 {
 		key := unknown[0]
 		line, column := position(text, key)
 		return nil, &FileError{Path: path, Line: line, Column: column, Field: key.String(), Problem: "unknown key", Hint: nearest(key)}
+	}
+	if !meta.IsDefined("probe", "budget") {
+		c.Probe.Budget = min(c.Probe.Budget, c.Probe.Hold)
 	}
 	if fault := c.check(); fault != nil {
 		fault.Path = path
@@ -111,6 +138,23 @@ func Parse(path, text string) (*Config, error) {
 		return nil, fault
 	}
 	return &c, nil
+}
+
+// What a person can do about a text that is no TOML, and about a value of another kind.
+const (
+	tomlHint = `texts stand in "quotes", tables in [brackets], one key = value a line; docs/configuration.md lists the keys`
+	kindHint = `sizes, times and words stand in "quotes", numbers, true and false do not, lists in [brackets]; docs/configuration.md lists the keys`
+)
+
+// hintOf is the way out of what toml, or a value that reads itself, has found.
+func hintOf(message string) string {
+	switch {
+	case strings.Contains(message, wordsNoUnit), strings.HasSuffix(message, wordsNoSize):
+		return `for example "20GiB"`
+	case strings.Contains(message, wordsNoTime):
+		return `for example "90s", "5m" or "1h30m"`
+	}
+	return tomlHint
 }
 
 var (
@@ -133,15 +177,8 @@ func (c *Config) check() *FileError {
 	if c.Mode != Off && c.Mode != Shadow && c.Mode != Enforce {
 		return bad("mode", `one of "off", "shadow", "enforce"`, "%q is no mode", c.Mode)
 	}
-	for _, p := range []struct{ field, value string }{
-		{"socket.path", c.Socket.Path}, {"log.path", c.Log.Path}, {"log.spool", c.Log.Spool}, {"slurm.scontrol", c.Slurm.Scontrol}, {"probe.launch_socket", c.Probe.LaunchSocket},
-	} {
-		if !filepath.IsAbs(p.value) {
-			return bad(p.field, "write a path that begins with /", "%q is no absolute path", p.value)
-		}
-	}
-	if c.Slurm.Conf != "" && !filepath.IsAbs(c.Slurm.Conf) {
-		return bad("slurm.conf", "write a path that begins with /", "%q is no absolute path", c.Slurm.Conf)
+	if fault := c.checkPaths(bad); fault != nil {
+		return fault
 	}
 	for _, n := range []struct {
 		field      string
@@ -159,7 +196,7 @@ func (c *Config) check() *FileError {
 		{"log.keep_days", int64(c.Log.KeepDays), 0, 36500},
 	} {
 		if n.value < n.least || n.value > n.top {
-			return bad(n.field, "", "%d is not between %d and %d", n.value, n.least, n.top)
+			return bad(n.field, fmt.Sprintf("a number from %d to %d", n.least, n.top), "%d is not between %d and %d", n.value, n.least, n.top)
 		}
 	}
 	for _, d := range []struct {
@@ -176,11 +213,14 @@ func (c *Config) check() *FileError {
 		{"policy.max_wait", c.Policy.MaxWait, 0, 30 * 24 * time.Hour},
 	} {
 		if v := time.Duration(d.value); v < d.least || v > d.top {
-			return bad(d.field, "", "%s is not between %s and %s", v, d.least, d.top)
+			return bad(d.field, fmt.Sprintf("a time from %s to %s", d.least, d.top), "%s is not between %s and %s", v, d.least, d.top)
 		}
 	}
 	if c.Probe.Memory < 64<<20 {
 		return bad("probe.memory", "PyTorch alone needs about 1GiB", "%s is too little", c.Probe.Memory)
+	}
+	if fault := c.checkTimes(bad); fault != nil {
+		return fault
 	}
 	if fault := c.checkAddress(bad); fault != nil {
 		return fault
@@ -221,22 +261,9 @@ func (c *Config) check() *FileError {
 	return c.checkTargets(bad)
 }
 
-func (c *Config) checkAddress(bad func(field, hint, format string, args ...any) *FileError) *FileError {
-	if _, _, err := net.SplitHostPort(c.Probe.Listen); err != nil {
-		return bad("probe.listen", `for example "127.0.0.1:8917"`, "%q is no address with a port", c.Probe.Listen)
-	}
-	if c.Probe.URL != "" {
-		u, err := url.Parse(c.Probe.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return bad("probe.url", `for example "http://10.0.0.1:8917"`, "%q is no address of the web", c.Probe.URL)
-		}
-	}
-	return nil
-}
-
-func (c *Config) checkTargets(bad func(field, hint, format string, args ...any) *FileError) *FileError {
+func (c *Config) checkTargets(bad fault) *FileError {
 	if len(c.Targets) > maxTargets {
-		return bad("target", "", "%d rows, at most %d", len(c.Targets), maxTargets)
+		return bad("target", "give rows of the same card together", "%d rows, at most %d", len(c.Targets), maxTargets)
 	}
 	if c.Mode == Enforce && len(c.Targets) == 0 && c.Shard.Per == 0 && c.VRAM.Gres == "" && !c.Host.LowerMem {
 		return bad("target", "add [[target]] rows, or use mode = \"shadow\"", "mode is enforce but no target says what the site has")

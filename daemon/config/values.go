@@ -8,6 +8,13 @@ import (
 	"time"
 )
 
+// What the values of this file say of a text that is none of theirs.
+const (
+	wordsNoSize = " is no size"
+	wordsNoUnit = " has no unit"
+	wordsNoTime = " is no time"
+)
+
 // Bytes is a size that is written with its unit.
 type Bytes int64
 
@@ -26,7 +33,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 		}
 		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 		if err != nil || n < 0 || math.IsNaN(n) || n*u.size > 1<<50 {
-			return fmt.Errorf("%q is no size", s)
+			return fmt.Errorf("%q"+wordsNoSize, s)
 		}
 		*b = Bytes(n * u.size)
 		return nil
@@ -37,7 +44,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q has no unit: write B, KiB, MiB, GiB or TiB", s)
+	return fmt.Errorf("%q"+wordsNoUnit+": write B, KiB, MiB, GiB or TiB", s)
 }
 
 // String prints the size with the unit in which it is shortest.
@@ -57,7 +64,7 @@ type Duration time.Duration
 func (d *Duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(strings.TrimSpace(string(text)))
 	if err != nil {
-		return fmt.Errorf("%q is no time: write a number with s, m or h", text)
+		return fmt.Errorf("%q"+wordsNoTime+": write a number with s, m or h", text)
 	}
 	*d = Duration(v)
 	return nil

@@ -23,13 +23,13 @@ const (
 	maxWebHosts    = 64
 )
 
-func (c *Config) checkWeb(bad func(field, hint, format string, args ...any) *FileError) *FileError {
+func (c *Config) checkWeb(bad fault) *FileError {
 	if fault := checkListen("web.listen", c.Web.Listen, "9190", c.Web.Remote, bad,
 		"listen on 127.0.0.1 or unix:/path and let the site's web server ask who reads it; web.remote = true if the network is trusted"); fault != nil {
 		return fault
 	}
 	if len(c.Web.Hosts) > maxWebHosts {
-		return bad("web.hosts", "", "%d names, at most %d", len(c.Web.Hosts), maxWebHosts)
+		return bad("web.hosts", "leave out those that nobody asks by", "%d names, at most %d", len(c.Web.Hosts), maxWebHosts)
 	}
 	for _, name := range c.Web.Hosts {
 		if !plainWord.MatchString(name) && net.ParseIP(name) == nil {
@@ -43,19 +43,19 @@ func (c *Config) checkWeb(bad func(field, hint, format string, args ...any) *Fil
 }
 
 // checkListen refuses an address that is none, and one that others reach where that is not wanted.
-func checkListen(field, address, port string, remote bool, bad func(field, hint, format string, args ...any) *FileError, hint string) *FileError {
+func checkListen(field, address, port string, remote bool, bad fault, hint string) *FileError {
 	if address == "" {
 		return nil
 	}
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		if !strings.HasPrefix(path, "/") {
-			return bad(field, `for example "unix:/run/gresize/page.sock"`, "the path of a socket begins with /")
-		}
-		return nil
+		return checkPath(bad, field, path, true)
 	}
-	host, _, err := net.SplitHostPort(address)
+	host, number, err := net.SplitHostPort(address)
 	if err != nil {
 		return bad(field, `for example "127.0.0.1:`+port+`"`, "%q is neither unix:/path nor an address with a port", address)
+	}
+	if f := checkPort(bad, field, number, port); f != nil {
+		return f
 	}
 	if !remote && !Loopback(host) {
 		return bad(field, hint, "%q can be reached from elsewhere", address)

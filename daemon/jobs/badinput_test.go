@@ -34,7 +34,7 @@ func TestScriptsThatNobodyWouldWrite(t *testing.T) {
 			if c.code == codeCut {
 				r.ScriptTotal = 4 << 20
 			}
-			if code, _ := ineligible(r); code != c.code {
+			if code, _ := ineligible(r, false); code != c.code {
 				t.Fatalf("code %q, want %q", code, c.code)
 			}
 			if c.code != "" {
@@ -59,7 +59,7 @@ func TestRequestsThatNoReleasePrints(t *testing.T) {
 		strings.Repeat("gpu:1,", 10_000), "gres:gpu:18446744073709551615", "gpu=1=2", "GPU:\u0661", "gres:gpu:1,,", "gres:gpu:1;gres:gpu:1", "gpu:1K"} {
 		r := sample()
 		r.TresPerNode = text
-		code, reason := ineligible(r)
+		code, reason := ineligible(r, false)
 		if code != "" {
 			if reason == "" {
 				t.Errorf("%.60q is left alone without a reason", text)

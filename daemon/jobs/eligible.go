@@ -45,8 +45,8 @@ var skipReasons = map[string]string{
 	wire.SkipNoGPU:          "it asks for no GPU",
 }
 
-// ineligible says why a submission is left alone, or returns "".
-func ineligible(r *wire.Request) (code, reason string) {
+// ineligible says why a submission is left alone, or returns "". shards says that one shard stands for an amount of memory here.
+func ineligible(r *wire.Request, shards bool) (code, reason string) {
 	asked := askedOf(r)
 	asks, odd := asked.Asks(), notUnderstood(asked)
 	switch {
@@ -93,10 +93,14 @@ func ineligible(r *wire.Request) (code, reason string) {
 	switch {
 	case len(asks) > 1:
 		return codeSeveralGPUs, "it names GPUs in more than one place: " + asked.String()
-	case asks[0].Name != "gpu":
+	case asks[0].Name == "mps":
+		return codeSharesGPU, "it asks for MPS, a share of a GPU's time that says nothing of its memory: " + asked.String()
+	case asks[0].Name != "gpu" && (!shards || asks[0].Field != request.PerNode || asks[0].Count < 1 || moreThanOne(r.NumTasks)):
 		return codeSharesGPU, "it asks for a share of a GPU already: " + asked.String()
 	case moreThanOne(r.MinNodes) || moreThanOne(r.MaxNodes):
 		return codeSeveralGPUs, "it asks for more than one node"
+	case asks[0].Name != "gpu":
+		return "", "" // shards of one card
 	case asks[0].Count < 1 || asks[0].Count > mostGPUs:
 		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs, at most %d on one node are tried out", asks[0].Count, mostGPUs)
 	case asks[0].Count > 1 && !onOneNode(r, asks[0].Field):
@@ -134,7 +138,7 @@ func onOneNode(r *wire.Request, field request.Field) bool {
 
 // devicesOf is the number of GPUs that a job asks for on its node.
 func devicesOf(asked request.Request) int {
-	if asks := asked.Asks(); len(asks) == 1 && asks[0].Count > 1 && asks[0].Count <= mostGPUs {
+	if asks := asked.Asks(); len(asks) == 1 && asks[0].Name == "gpu" && asks[0].Count > 1 && asks[0].Count <= mostGPUs {
 		return int(asks[0].Count)
 	}
 	return 1
@@ -148,6 +152,11 @@ func tasksOf(r *wire.Request) int {
 		}
 	}
 	return 1
+}
+
+// oneTask says whether a job is certain to be one task on one node.
+func oneTask(r *wire.Request) bool {
+	return !moreThanOne(r.NumTasks) && !moreThanOne(r.NtasksPerNode) && !moreThanOne(r.MinNodes) && r.NtasksPerTres == nil
 }
 
 // mostTasks is beyond what one node runs; a larger number is no number of tasks.

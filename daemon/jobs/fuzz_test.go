@@ -16,7 +16,7 @@ func FuzzSubmission(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script, tres, features, name, dir, comment, variable, array string) {
 		r := &wire.Request{SlurmVersion: 0x160508, UserID: 1001, GroupID: 100, Name: name, WorkDir: dir, TresPerNode: tres, Features: features, Comment: comment, ArrayInx: array,
 			Script: script, ScriptTotal: uint64(len(script)), Environment: []string{variable}, EnvironmentTotal: 1}
-		code, reason := ineligible(r)
+		code, reason := ineligible(r, true)
 		_ = fingerprint(r)
 		if code != "" {
 			if reason == "" {

@@ -344,7 +344,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 			s.job.Tasks = int64(array.Count)
 		}
 	}
-	code, reason := ineligible(r)
+	code, reason := ineligible(r, settings.Rules.ShardBytes > 0)
 	if code == "" && r.ArrayInx != "" && !settings.Arrays {
 		code, reason = codeArray, "it is an array, and the site does not want arrays to be looked at"
 	}
@@ -364,8 +364,16 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		return pass
 	}
 	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
-	// In shadow mode nothing is dropped, but the decision is the one that enforcing would make.
-	inner := s.job.Asked.InnerSrun(settings.Rules.Targets(), request.Options{Version: m.config.Version, Own: settings.Rules.Own}, r.Environment, r.Script)
+	// In shadow mode nothing is dropped and nothing rewritten, but the decision is the one that enforcing would make.
+	targets, options := settings.Rules.Targets(), request.Options{Version: m.config.Version, Own: settings.Rules.Own}
+	asked := s.job.Asked
+	byNode, rewritten := request.ByNode{}, false
+	if oneTask(r) {
+		if byNode, rewritten = asked.ByNode(targets, options, r.Environment, r.Script); rewritten {
+			asked, s.payload.ByNode = byNode.Request, true
+		}
+	}
+	inner := asked.InnerSrun(targets, options, r.Environment, r.Script)
 	s.payload.InnerSrunClear = inner.Clear
 	reply := &wire.Reply{Verdict: wire.VerdictHold, Token: s.job.Token}
 	s.first.State, s.first.Detail = StateStamped, "shadow mode: the job is only stamped"
@@ -375,6 +383,14 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", settings.Hold)
 		if reply.EnvDrop = inner.Drop; len(inner.Drop) > 0 {
 			s.first.Detail += ", and to take " + strings.Join(inner.Drop, ", ") + " out of its environment, which an srun in it would follow"
+		}
+		if rewritten {
+			s.job.Asked = asked
+			if settings.Rules.Host.Lower {
+				s.job.Asked.MemPerNodeMiB = byNode.MemMiB
+			}
+			reply.Rewrite, reply.EnvDrop = wire.ByNode(r, byNode.MemMiB, byNode.CPUs), append(byNode.Drop, reply.EnvDrop...)
+			s.first.Detail += fmt.Sprintf("; what it asks for by its one GPU (%s) is asked for by the node, which means the same and leaves shards open", byTheGPU(byNode))
 		}
 	}
 	if array != nil {
@@ -386,6 +402,18 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		return pass
 	}
 	return reply
+}
+
+// byTheGPU is what was asked for by the GPU, in sbatch's words.
+func byTheGPU(b request.ByNode) string {
+	var words []string
+	if b.MemMiB > 0 {
+		words = append(words, fmt.Sprintf("--mem-per-gpu=%dM", b.MemMiB))
+	}
+	if b.CPUs > 0 {
+		words = append(words, fmt.Sprintf("--cpus-per-gpu=%d", b.CPUs))
+	}
+	return strings.Join(words, " ")
 }
 
 func describe(r *wire.Request, settings *Settings, now time.Time) decisionlog.Job {

@@ -423,7 +423,7 @@ func TestIneligible(t *testing.T) {
 	} {
 		r := sample()
 		c.change(r)
-		if code, reason := ineligible(r); code != c.code || (code == "") != (reason == "") {
+		if code, reason := ineligible(r, false); code != c.code || (code == "") != (reason == "") {
 			t.Errorf("got %q (%s), want %q", code, reason, c.code)
 		}
 	}

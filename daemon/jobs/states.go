@@ -5,7 +5,10 @@
 // as its owner asked, when its hold is over.
 package jobs
 
-import "github.com/gresize/gresize/slurm/wire"
+import (
+	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/wire"
+)
 
 // The states of a job, in the order in which they are usually passed. A row with a state means that the state was
 // reached, and that the action that it announces may have been begun.
@@ -63,7 +66,7 @@ const CodeLooksSpent = "cards_disagree"
 const (
 	codeNoGPU          = wire.SkipNoGPU
 	codeNoScript       = wire.SkipNoScript
-	codeSharesGPU      = "shares_gpu"
+	codeSharesGPU      = request.CodeSharesGPU
 	codeSeveralGPUs    = "several_gpus"
 	codeNotUnderstood  = "request_not_understood"
 	codeArray          = "array_job"

@@ -312,6 +312,9 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 		forAll, l.estimate = &all, &all
 	}
 	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version, EnvDropped: payload.InnerSrunClear}
+	if payload.ByNode && !l.enforced() {
+		in.Asked.MemPerTres, in.Asked.CpusPerTres = "", "" // what the plugin would have made of it
+	}
 	if l.looks > 1 {
 		in.LeastFitsBytes = m.now().Rules.FitsOf(l.job.Profile)
 	}

@@ -59,6 +59,9 @@ func (r Rules) candidates(needBytes int64, asked request.Request, gpus int, spec
 			rows = append(rows, Row{FitsBytes: shards * r.ShardBytes, Target: request.Target{Shards: uint64(shards)}})
 		}
 	}
+	if sharesCard(asked) {
+		return rows
+	}
 	_, counts := r.Counted.asked(asked, gpus)
 	counted, countedBytes, ok := r.Counted.target(needBytes, gpus)
 	if ok && (!specific || counts && !r.named(asked)) {
@@ -77,6 +80,12 @@ func (r Rules) candidates(needBytes int64, asked request.Request, gpus int, spec
 	return rows
 }
 
+// sharesCard says whether a request is for shards: it stays on shared cards, with more or fewer of them.
+func sharesCard(asked request.Request) bool {
+	asks := asked.Asks()
+	return len(asks) == 1 && asks[0].Name == "shard"
+}
+
 // named says whether a request names a card by its type or by a feature that has a size; a count alone would leave it there.
 func (r Rules) named(asked request.Request) bool {
 	for _, ask := range asked.Asks() {
@@ -90,6 +99,13 @@ func (r Rules) named(asked request.Request) bool {
 
 // askedBytes is the memory of the largest card that the request allows. specific is false when it allows every card. The constraint has to be plain.
 func (r Rules) askedBytes(asked request.Request, gpus int) (bytes int64, specific, known bool) {
+	if sharesCard(asked) {
+		count := asked.Asks()[0].Count
+		if r.ShardBytes <= 0 || count > uint64(maxBytes/r.ShardBytes) {
+			return 0, true, false
+		}
+		return int64(count) * r.ShardBytes, true, true
+	}
 	counted, counts := r.Counted.asked(asked, gpus)
 	for _, ask := range asked.Asks() {
 		if ask.Type == "" {

@@ -162,7 +162,7 @@ func (r Rules) Decide(in Input) Decision {
 		if row.FitsBytes < in.LeastFitsBytes || row.FitsBytes > limit || !in.Estimate.Fits && row.FitsBytes <= asked {
 			continue
 		}
-		if specific && !wouldDie && row.FitsBytes > sameFrom && row.Target.Shards == 0 {
+		if specific && !wouldDie && row.FitsBytes > sameFrom && (row.Target.Shards == 0 || sharesCard(in.Asked)) {
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
 			return d.keeping(in, row, hostReason).noting(refused)
 		}

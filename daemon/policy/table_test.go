@@ -78,6 +78,15 @@ func TestSiteTable(t *testing.T) {
 		{"nothing in the table, nothing asked", Rules{ActOn: []estimator.Confidence{estimator.Exact}}, request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, LeaveAlone, CodeUnknownGPU, ""},
 		{"shards with a table", func() Rules { r := features("gpu80=80"); r.ShardBytes, r.ShardMax = gib, 22; return r }(), request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/shard:5"},
 		{"more shards than one GPU has", func() Rules { r := features("gpu80=80"); r.ShardBytes, r.ShardMax = gib, 22; return r }(), request.Request{TresPerNode: "gres/gpu:1"}, needs(23), v24, Rewrite, CodeNarrowed, "Features=gpu80"},
+		{"fewer shards suffice", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:20,gres/vram:4"}, needs(9), v24, Rewrite, CodeSmaller, "TresPerNode=gres/shard:9,gres/vram:4"},
+		{"fewer shards on 22.05", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres:shard:20"}, needs(9), v22, Rewrite, CodeSmaller, "TresPerNode=gres:shard:9"},
+		{"the shards of a type stay of that type", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:a100:20"}, needs(9), v24, Rewrite, CodeSmaller, "TresPerNode=gres/shard:a100:9"},
+		{"shards that are right", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:9"}, needs(9), v24, Keep, CodeAlready, ""},
+		{"too few shards", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, LeaveAlone, CodeNeedsMore, ""},
+		{"too few shards, and the site gives more", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40, Upsizing: true}, request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, Rewrite, CodeUpsized, "TresPerNode=gres/shard:9"},
+		{"shards are never made a whole card", func() Rules { r := features("gpu12=12"); r.ShardBytes, r.ShardMax, r.Upsizing = gib, 8, true; return r }(), request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, LeaveAlone, CodeFitsNothing, ""},
+		{"shards of a site that does not say what one is", features("gpu12=12"), request.Request{TresPerNode: "gres/shard:20"}, needs(9), v24, LeaveAlone, CodeUnknownGPU, ""},
+		{"MPS says nothing of memory", func() Rules { r := features("gpu12=12"); r.ShardBytes, r.ShardMax = gib, 12; return r }(), request.Request{TresPerNode: "gres/mps:50"}, needs(9), v24, LeaveAlone, request.CodeSharesGPU, ""},
 
 		// Count-only resources.
 		{"Charles University: vram asked for too high", vram(80), request.Request{TresPerJob: "gres:gpu:1", TresPerNode: "gres:vram:40"}, needs(9), v22, Rewrite, CodeSmaller, "TresPerNode=gres:vram:9"},

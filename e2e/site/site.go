@@ -74,7 +74,7 @@ func Start(ctx context.Context, opts Options) (_ *Site, err error) {
 		opts.Hold = 2 * time.Minute
 	}
 	if opts.ProbeBudget == 0 {
-		opts.ProbeBudget = time.Minute
+		opts.ProbeBudget = min(time.Minute, opts.Hold)
 	}
 	if opts.Cluster.Nodes == nil {
 		opts.Cluster = minicluster.Default()

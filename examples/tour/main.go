@@ -117,7 +117,7 @@ func (t *tour) install(ctx context.Context) error {
 	}
 	t.ok("programs, virtual GPU, units, manual, completions and a configuration are there")
 	plugin := filepath.Join(plugins, "job_submit_gresize.so")
-	out, err := t.command(ctx, "gresize slurm check "+plugin, filepath.Join(t.root, "usr/bin/gresize"), "slurm", "check", filepath.Join(t.root, plugin))
+	out, err := t.command(ctx, "gresize slurm check --conf= "+plugin, filepath.Join(t.root, "usr/bin/gresize"), "slurm", "check", "--conf=", filepath.Join(t.root, plugin))
 	if err != nil {
 		return err
 	}

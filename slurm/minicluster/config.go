@@ -41,14 +41,14 @@ func checkNodes(nodes []Node) error {
 			return fmt.Errorf("minicluster: node name %q is not a plain name or is there twice", n.Name)
 		}
 		seen[n.Name] = true
-		if n.CPUs < 1 || n.RealMemoryMiB < 1 || n.GPUs < 0 || n.Shards < 0 {
-			return fmt.Errorf("minicluster: node %s: CPUs and RealMemoryMiB must be positive, GPUs and Shards not negative", n.Name)
+		if n.CPUs < 1 || n.RealMemoryMiB < 1 || n.GPUs < 0 || n.Shards < 0 || n.MPS < 0 {
+			return fmt.Errorf("minicluster: node %s: CPUs and RealMemoryMiB must be positive, GPUs, Shards and MPS not negative", n.Name)
 		}
-		if n.GPUs == 0 && (n.Shards > 0 || n.GPUType != "" || len(n.GPUEnv) > 0) {
+		if n.GPUs == 0 && (n.Shards > 0 || n.MPS > 0 || n.GPUType != "" || len(n.GPUEnv) > 0) {
 			return fmt.Errorf("minicluster: node %s has no GPU but a GPU's type, shards or environment", n.Name)
 		}
-		if n.GPUs > 0 && n.Shards%n.GPUs != 0 {
-			return fmt.Errorf("minicluster: node %s: %d shards cannot be split evenly over %d GPUs", n.Name, n.Shards, n.GPUs)
+		if n.GPUs > 0 && (n.Shards%n.GPUs != 0 || n.MPS%n.GPUs != 0) {
+			return fmt.Errorf("minicluster: node %s: %d shards and %d of MPS cannot be split evenly over %d GPUs", n.Name, n.Shards, n.MPS, n.GPUs)
 		}
 		for _, word := range append([]string{n.GPUType}, n.Features...) {
 			if word != "" && !plainName.MatchString(word) {
@@ -151,6 +151,9 @@ func (c *Cluster) slurmConf() string {
 			if c.hasShards(n) {
 				gres = append(gres, fmt.Sprintf("shard:%d", n.Shards))
 			}
+			if n.MPS > 0 {
+				gres = append(gres, fmt.Sprintf("mps:%d", n.MPS))
+			}
 		} else {
 			cpuNodes = append(cpuNodes, n.Name)
 		}
@@ -209,6 +212,9 @@ func (c *Cluster) gresConf() string {
 			if c.hasShards(n) {
 				fmt.Fprintf(&b, "NodeName=%s Name=shard Count=%d File=%s\n", n.Name, n.Shards/n.GPUs, device)
 			}
+			if n.MPS > 0 {
+				fmt.Fprintf(&b, "NodeName=%s Name=mps Count=%d File=%s\n", n.Name, n.MPS/n.GPUs, device)
+			}
 		}
 	}
 	for _, n := range c.opts.Nodes {
@@ -227,9 +233,12 @@ func (c *Cluster) hasShards(n Node) bool { return n.Shards > 0 && c.version.AtLe
 func (c *Cluster) gresTypes() []string {
 	types := []string{"gpu"}
 	for _, n := range c.opts.Nodes {
-		names := make([]string, 0, 1+len(n.Counted))
+		names := make([]string, 0, 2+len(n.Counted))
 		if c.hasShards(n) {
 			names = append(names, "shard")
+		}
+		if n.MPS > 0 {
+			names = append(names, "mps")
 		}
 		for _, counted := range n.Counted {
 			name, _, _ := strings.Cut(counted, ":")

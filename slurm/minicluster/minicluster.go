@@ -74,6 +74,8 @@ type Node struct {
 	GPUs    int
 	// Shards is the number on the whole node, split evenly over its GPUs. Slurm has none before 22.05: there they are left out.
 	Shards int
+	// MPS is the number of percent of MPS on the whole node, split evenly over its GPUs.
+	MPS int
 	// Counted are resources of the node that are only counted, e.g. vram:80.
 	Counted  []string
 	Features []string

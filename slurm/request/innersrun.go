@@ -1,6 +1,9 @@
 package request
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // srunVariables are the variables that sbatch leaves in a job's environment and that an srun inside the job reads as options again, by the
 // field of the job that they come from. SLURM_GRES is one that only a person sets.
@@ -29,11 +32,8 @@ func (r Request) InnerSrun(targets []Target, o Options, environment []string, sc
 	}
 	var present []string
 	for _, name := range srunVariables[asks[0].Field] {
-		for _, line := range environment {
-			if key, _, ok := strings.Cut(line, "="); ok && key == name {
-				present = append(present, name)
-				break
-			}
+		if has(environment, name) {
+			present = append(present, name)
 		}
 	}
 	if len(present) == 0 {
@@ -65,6 +65,14 @@ func (r Request) needsDrop(targets []Target, o Options) bool {
 		}
 	}
 	return false
+}
+
+// has tells whether an environment has a variable.
+func has(environment []string, name string) bool {
+	return slices.ContainsFunc(environment, func(line string) bool {
+		key, _, ok := strings.Cut(line, "=")
+		return ok && key == name
+	})
 }
 
 // speaksOf tells whether the name stands in the text as a word of its own, as in $NAME, ${NAME:-1} or os.environ["NAME"].

@@ -151,6 +151,7 @@ const (
 	CodeShardMemory  = "shard_with_memory_per_gpu"
 	CodeSeveral      = "several_gpus"
 	CodeInnerSrun    = "inner_srun_would_fail"
+	CodeSharesGPU    = "shares_gpu"
 )
 
 // RefusedError says why a request cannot be changed to a target.
@@ -201,6 +202,12 @@ type Options struct {
 // this release of Slurm cannot do it or the outcome would not be certain.
 func (r Request) Change(target Target, o Options) (Change, error) {
 	asks := r.Asks()
+	if len(asks) == 1 && asks[0].Name == "shard" {
+		return r.changeShards(asks[0], target, o)
+	}
+	if len(asks) == 1 && asks[0].Name == "mps" {
+		return Change{}, refuse(CodeSharesGPU, "MPS is a share of a GPU's time and says nothing of its memory: %s", r)
+	}
 	if len(asks) != 1 || asks[0].Name != "gpu" || asks[0].Count < 1 {
 		return Change{}, refuse(CodeSpelling, "only a request that names GPUs in one place can be changed, this one is %s", r)
 	}
@@ -300,6 +307,27 @@ func changeToShards(result *Request, ask Ask, shards uint64, o Options) error {
 		moveEntry(result, ask, PerNode, entry)
 	}
 	return nil
+}
+
+// changeShards gives a job that asks for shards another number of them. It stays on shared cards: a whole one would be more than was asked for.
+func (r Request) changeShards(ask Ask, target Target, o Options) (Change, error) {
+	if target.Shards == 0 || target.Gres != "" || target.Constraint != "" || target.Counted != "" {
+		return Change{}, refuse(CodeSharesGPU, "a request for shards can become one for other shards alone, this one is %s", r)
+	}
+	if ask.Field != PerNode || ask.Count < 1 || r.MemPerTres != "" || r.CpusPerTres != "" {
+		return Change{}, refuse(CodeSharesGPU, "only shards of a node (--gres) can be changed, this one is %s", r)
+	}
+	if !o.Version.AtLeast(22, 5, 0) {
+		return Change{}, refuse(CodeSlurmVersion, "Slurm %s has no shards", o.Version)
+	}
+	result := r
+	if target.Shards != ask.Count {
+		setEntry(&result, ask, newEntry(o.Version, "shard", ask.Type, target.Shards))
+	}
+	if target.MemPerNodeMiB > 0 && r.MemPerNodeMiB > 0 {
+		result.MemPerNodeMiB = target.MemPerNodeMiB
+	}
+	return Change{Set: Difference(r, result), Result: result}, nil
 }
 
 // changeCount sets the count of a count-only resource of the node.

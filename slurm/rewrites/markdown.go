@@ -18,7 +18,8 @@ code in the decision log). Printed by ` + "`tools/slurmroot/rewrites`" + `; ` + 
 Targets: constraint ` + "`gpu12g`" + `, type ` + "`gpu:small:1`" + `, MIG type ` + "`gpu:a100_3g.20gb:1`" + `, 10 shards, count-only ` + "`vram:12`" + `. *dropped* are
 the variables that the plugin took out of the job's environment at submit; *taken back* says whether the second update gave the job its own request
 again. Contradictions such as the type ` + "`big`" + ` with the constraint of another card are in the table on purpose, to show that such a job gets its own request
-back; the policy never asks for them. *srun* is an srun without options inside the job.
+back; the policy never asks for them. *srun* is an srun without options inside the job. ` + "`SBATCH_…`" + ` in the first column is sbatch's own environment. Where a job that
+asks for memory or CPUs by the GPU becomes one with shards, the plugin had it ask by the node at submit: no later update can.
 `
 
 // Title is the heading of a release's section.

@@ -27,6 +27,8 @@ import (
 // Spelling is a way to ask sbatch for a GPU.
 type Spelling struct {
 	Args []string
+	// Env are variables of sbatch's own environment, which ask for what Like would on its command line.
+	Env, Like []string
 	// Since is the first release that has it.
 	Since request.Version
 }
@@ -49,6 +51,27 @@ var Spellings = []Spelling{
 	{Args: []string{"--gpus=1", "--constraint=gpu80g"}},
 	{Args: []string{"--gres=gpu:a100_3g.20gb:1"}},
 	{Args: []string{"--gres=shard:20"}, Since: request.Version{Major: 22, Minor: 5}},
+	{Env: []string{"SBATCH_GRES=gpu:big:1"}, Like: []string{"--gres=gpu:big:1"}},
+	{Env: []string{"SBATCH_GPUS=1"}, Like: []string{"--gpus=1"}},
+	{Env: []string{"SBATCH_GPUS_PER_NODE=1"}, Like: []string{"--gpus-per-node=1"}},
+	{Args: []string{"--ntasks=1"}, Env: []string{"SBATCH_GPUS_PER_TASK=1"}, Like: []string{"--ntasks=1", "--gpus-per-task=1"}},
+	{Env: []string{"SBATCH_GPUS=1", "SBATCH_MEM_PER_GPU=100M", "SBATCH_CPUS_PER_GPU=1"}, Like: []string{"--gpus=1", "--mem-per-gpu=100M", "--cpus-per-gpu=1"}},
+}
+
+// spellingsOfMPS are tried on a cluster of their own: where Slurm knows MPS, jobs with shards get no CUDA_VISIBLE_DEVICES (22.05.8, 24.11.5).
+var spellingsOfMPS = []Spelling{{Args: []string{"--gres=mps:50"}}}
+
+// String is what a person would type.
+func (s Spelling) String() string {
+	return strings.Join(append(slices.Clone(s.Env), s.Args...), " ")
+}
+
+// meaning are the options that mean the same.
+func (s Spelling) meaning() []string {
+	if s.Like != nil {
+		return s.Like
+	}
+	return s.Args
 }
 
 // Kind is a kind of target.
@@ -78,6 +101,10 @@ func nodes() []minicluster.Node {
 		{Name: "mig", CPUs: 16, RealMemoryMiB: 64 << 10, GPUType: "a100_3g.20gb", GPUs: 4, Shards: 4 * 20, Features: []string{"gpu20g"}, Counted: []string{"vram:80"}},
 		{Name: "big", CPUs: 16, RealMemoryMiB: 64 << 10, GPUType: "big", GPUs: 4, Shards: 4 * 80, Features: []string{"gpu80g"}, Counted: []string{"vram:320"}},
 	}
+}
+
+func nodesWithMPS() []minicluster.Node {
+	return []minicluster.Node{{Name: "big", CPUs: 16, RealMemoryMiB: 64 << 10, GPUType: "big", GPUs: 1, MPS: 100, Features: []string{"gpu12g"}}}
 }
 
 // Row is what came of one spelling and one target.
@@ -117,8 +144,34 @@ type Options struct {
 	Only func(Spelling, Kind) bool
 }
 
-// Run starts a cluster and goes through the table.
+// Run starts the clusters of the table, one after another, and goes through it.
 func Run(ctx context.Context, o Options) (version request.Version, rows []Row, err error) {
+	for _, part := range []struct {
+		nodes     []minicluster.Node
+		spellings []Spelling
+	}{{nodes(), Spellings}, {nodesWithMPS(), spellingsOfMPS}} {
+		chosen := o.chosen(part.spellings)
+		if len(chosen) == 0 {
+			continue
+		}
+		var more []Row
+		if version, more, err = o.run(ctx, part.nodes, chosen); err != nil {
+			return version, nil, err
+		}
+		rows = append(rows, more...)
+	}
+	return version, rows, nil
+}
+
+// chosen are the spellings of which a part is wanted.
+func (o Options) chosen(spellings []Spelling) []Spelling {
+	return slices.DeleteFunc(slices.Clone(spellings), func(s Spelling) bool {
+		return o.Only != nil && !slices.ContainsFunc(Kinds, func(k Kind) bool { return o.Only(s, k) })
+	})
+}
+
+// run is Run on one cluster.
+func (o Options) run(ctx context.Context, nodes []minicluster.Node, spellings []Spelling) (version request.Version, rows []Row, err error) {
 	dir, err := os.MkdirTemp("", "gresize-rw-")
 	if err != nil {
 		return version, nil, err
@@ -130,7 +183,7 @@ func Run(ctx context.Context, o Options) (version request.Version, rows []Row, e
 		return version, nil, err
 	}
 	defer d.listener.Close()
-	cluster, err := minicluster.Start(ctx, minicluster.Options{Root: o.Root, Show: []string{dir}, Nodes: nodes(), Plugin: o.Plugin, PluginConf: conf})
+	cluster, err := minicluster.Start(ctx, minicluster.Options{Root: o.Root, Show: []string{dir}, Nodes: nodes, Plugin: o.Plugin, PluginConf: conf})
 	if err != nil {
 		return version, nil, err
 	}
@@ -140,7 +193,7 @@ func Run(ctx context.Context, o Options) (version request.Version, rows []Row, e
 	if err := t.prepare(); err != nil {
 		return version, nil, err
 	}
-	for _, s := range Spellings {
+	for _, s := range spellings {
 		if !d.version.AtLeast(s.Since.Major, s.Since.Minor, s.Since.Micro) {
 			continue
 		}
@@ -149,7 +202,7 @@ func Run(ctx context.Context, o Options) (version request.Version, rows []Row, e
 				continue
 			}
 			if err := t.begin(ctx, s, k); err != nil {
-				return version, nil, fmt.Errorf("%s to %s: %w", strings.Join(s.Args, " "), k.Name, err)
+				return version, nil, fmt.Errorf("%s to %s: %w", s, k.Name, err)
 			}
 		}
 	}
@@ -170,7 +223,10 @@ type daemon struct {
 	mu     sync.Mutex
 	target request.Target
 	inner  request.InnerSrun
-	tokens int
+	// byNode tells that what was asked for by the GPU was asked for by the node at submit.
+	byNode  bool
+	dropped []string
+	tokens  int
 }
 
 func (d *daemon) listen(dir string) (conf string, err error) {
@@ -211,9 +267,17 @@ func (d *daemon) answer(r *wire.Request) *wire.Reply {
 	defer d.mu.Unlock()
 	asked := request.Request{TresPerNode: r.TresPerNode, TresPerJob: r.TresPerJob, TresPerSocket: r.TresPerSocket, TresPerTask: r.TresPerTask,
 		MemPerTres: r.MemPerTres, CpusPerTres: r.CPUsPerTres, Features: r.Features}
-	d.inner = asked.InnerSrun([]request.Target{d.target}, request.Options{Version: d.version, Own: own}, r.Environment, r.Script)
+	targets, options := []request.Target{d.target}, request.Options{Version: d.version, Own: own}
 	d.tokens++
-	return &wire.Reply{Verdict: wire.VerdictHold, HoldSeconds: wire.MaxHoldSeconds, Token: "t" + strconv.Itoa(d.tokens), EnvDrop: d.inner.Drop}
+	reply := &wire.Reply{Verdict: wire.VerdictHold, HoldSeconds: wire.MaxHoldSeconds, Token: "t" + strconv.Itoa(d.tokens)}
+	if byNode, ok := asked.ByNode(targets, options, r.Environment, r.Script); ok {
+		asked, d.byNode, reply.EnvDrop = byNode.Request, true, byNode.Drop
+		reply.Rewrite = wire.ByNode(r, byNode.MemMiB, byNode.CPUs)
+	}
+	d.inner = asked.InnerSrun(targets, options, r.Environment, r.Script)
+	reply.EnvDrop = append(reply.EnvDrop, d.inner.Drop...)
+	d.dropped = reply.EnvDrop
+	return reply
 }
 
 // script shows what a job sees. The patterns do not spell the variables out: a script that speaks of them keeps them.
@@ -256,9 +320,9 @@ func (t *table) prepare() error {
 // begin submits a job, changes it, changes it back and changes it again, and lets it go.
 func (t *table) begin(ctx context.Context, s Spelling, k Kind) error {
 	t.daemon.mu.Lock()
-	t.daemon.target, t.daemon.inner = k.Target, request.InnerSrun{}
+	t.daemon.target, t.daemon.inner, t.daemon.byNode, t.daemon.dropped = k.Target, request.InnerSrun{}, false, nil
 	t.daemon.mu.Unlock()
-	j := &job{kind: k, row: Row{Asked: strings.Join(s.Args, " "), Target: k.Name}}
+	j := &job{kind: k, row: Row{Asked: s.String(), Target: k.Name}}
 	t.jobs = append(t.jobs, j)
 	record, err := t.held(ctx, s)
 	if err != nil {
@@ -266,13 +330,17 @@ func (t *table) begin(ctx context.Context, s Spelling, k Kind) error {
 	}
 	j.id = strconv.FormatUint(uint64(record.ID), 10)
 	// What sbatch makes of the options is what ParseArgs says; the CPUs of a task are no part of it.
-	if want, _ := request.ParseArgs(s.Args, t.daemon.version); want != record.Request && !strings.Contains(j.row.Asked, "--cpus-per-task") {
+	t.daemon.mu.Lock()
+	inner, byNode, dropped := t.daemon.inner, t.daemon.byNode, t.daemon.dropped
+	t.daemon.mu.Unlock()
+	want, _ := request.ParseArgs(s.meaning(), t.daemon.version)
+	if byNode {
+		want.MemPerTres, want.CpusPerTres = "", ""
+	}
+	if !request.Equivalent(want, record.Request) && !strings.Contains(j.row.Asked, "--cpus-per-task") {
 		return fmt.Errorf("the controller stores %+v, read as %+v", record.Request, want)
 	}
-	t.daemon.mu.Lock()
-	inner := t.daemon.inner
-	t.daemon.mu.Unlock()
-	j.row.Dropped = strings.Join(inner.Drop, " ")
+	j.row.Dropped = strings.Join(dropped, " ")
 	change, err := record.Request.Change(k.Target, request.Options{Version: t.daemon.version, Own: own, EnvDropped: inner.Clear})
 	if refused, ok := request.IsRefused(err); ok {
 		j.row.Outcome, j.row.Job = "left alone: "+refused.Code, shown(record.Request)
@@ -306,10 +374,16 @@ func (t *table) begin(ctx context.Context, s Spelling, k Kind) error {
 func (t *table) held(ctx context.Context, s Spelling) (client.Job, error) {
 	const most = 3
 	for try := 1; ; try++ {
-		id, err := t.Sbatch(ctx, minicluster.DefaultUser, append(append([]string{"--output=out-%j", "--time=5"}, s.Args...), "job.sh")...)
+		cmd, err := t.Command(ctx, minicluster.DefaultUser, "sbatch", append(append([]string{"--parsable", "--output=out-%j", "--time=5"}, s.Args...), "job.sh")...)
 		if err != nil {
 			return client.Job{}, err
 		}
+		cmd.Env = append(cmd.Env, s.Env...)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return client.Job{}, fmt.Errorf("sbatch: %w: %s", err, out)
+		}
+		id := strings.TrimSpace(string(out))
 		record, err := t.record(ctx, id)
 		if err != nil || record.Reason == "BeginTime" && record.Token() != "" {
 			return record, err
@@ -465,6 +539,9 @@ func shown(r request.Request) string {
 		if w.value != "" {
 			words = append(words, w.name+"="+w.value)
 		}
+	}
+	if r.MemPerNodeMiB > 0 {
+		words = append(words, fmt.Sprintf("MinMemoryNode=%dM", r.MemPerNodeMiB))
 	}
 	return strings.Join(words, " ")
 }

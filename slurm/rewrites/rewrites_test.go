@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,17 +107,23 @@ func compare(t *testing.T, got, want string) {
 	}
 }
 
-// TestDroppedVariables is the part of the table for every change: a job whose environment contradicts its new GPU, on the release that can give it one.
+// everyChange are the rows for every change, on the release that can give such jobs another GPU: a job whose environment contradicts it, one that asks for
+// memory and CPUs by the GPU, and those that ask for a share already.
+var everyChange = map[string][]string{
+	"--gpus=big:1": {"type", "shard"}, "--gpus-per-node=1": {"type", "shard"}, "--gpus=1 --mem-per-gpu=100M": {"shard"},
+	"SBATCH_GPUS=1 SBATCH_MEM_PER_GPU=100M SBATCH_CPUS_PER_GPU=1": {"shard"}, "--gres=shard:20": {"shard", "constraint"}, "--gres=mps:50": {"shard"},
+}
+
+// TestDroppedVariables is the part of the table for every change.
 func TestDroppedVariables(t *testing.T) {
 	root := rootOf("24.11")
 	version, rows, err := Run(t.Context(), Options{Root: root, Plugin: build(t, root), Only: func(s Spelling, k Kind) bool {
-		asked := strings.Join(s.Args, " ")
-		return (asked == "--gpus=big:1" || asked == "--gpus-per-node=1") && (k.Name == "type" || k.Name == "shard")
+		return slices.Contains(everyChange[s.String()], k.Name)
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 4 {
+	if len(rows) != 9 {
 		t.Fatalf("%d rows", len(rows))
 	}
 	documented := Section(read(t), version)

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSlurmCheckWithoutSlurmConf: a slurm.conf that is not there is said, whatever the plugin is, and none is wanted only where that was asked for.
+func TestSlurmCheckWithoutSlurmConf(t *testing.T) {
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "slurm.conf")
+	if err := os.WriteFile(conf, []byte("JobSubmitPlugins=gresize\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	plugin := filepath.Join("..", "..", "build", "plugin", "job_submit_gresize.so")
+	for _, c := range []struct {
+		name, env string
+		args      []string
+		code      int
+		says      string
+	}{
+		{"named, and not there", "", []string{"--conf", filepath.Join(dir, "none")}, exitError, "slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: stat " + filepath.Join(dir, "none") + ": no such file or directory (name it with --conf, or give --conf= where there is none)"},
+		{"by SLURM_CONF, and not there", filepath.Join(dir, "gone"), nil, exitError, "stat " + filepath.Join(dir, "gone")},
+		{"there", "", []string{"--conf", conf}, exitOK, conf + " names gresize, as the last"},
+		{"by SLURM_CONF", conf, nil, exitOK, conf + " names gresize, as the last"},
+		{"none is wanted", filepath.Join(dir, "gone"), []string{"--conf="}, exitOK, "built for Slurm"},
+	} {
+		t.Setenv("SLURM_CONF", c.env)
+		var out, said bytes.Buffer
+		code := run(t.Context(), append(append([]string{"slurm", "check"}, c.args...), plugin), &out, &said)
+		if text := out.String() + said.String(); code != c.code || !strings.Contains(text, c.says) || !strings.Contains(text, "built for Slurm") {
+			t.Errorf("%s: exit code %d, want %d, saying %q:\n%s", c.name, code, c.code, c.says, text)
+		}
+	}
+}
