@@ -192,3 +192,32 @@ func ExampleJob_Token() {
 	fmt.Println(Job{AdminComment: "site,gresize:v1:abc-1 "}.Token())
 	// Output: abc-1
 }
+
+// TestAnotherLanguage: a scontrol that speaks German is judged by its exit code, and what it prints is no job.
+func TestAnotherLanguage(t *testing.T) {
+	ctx := t.Context()
+	c := fake(t, `case "$*" in
+ping) echo 'Slurmctld(primär) auf ctl ist ERREICHBAR' ;;
+*"show job 7") echo 'slurm_load_jobs Fehler: Ungültige Job-ID angegeben' >&2; exit 1 ;;
+*"show job") printf 'AuftragsId=7 Auftragsname=x Benutzer=a(1) Zustand=WARTEND\nKeine Aufträge im System\n' ;;
+*update*) echo 'Ungültige Merkmalsangabe' >&2; exit 1 ;;
+--version) echo 'slurm-wlm Ausgabe 22.05.8' ;;
+esac
+`)
+	if err := c.Ping(ctx); err != nil {
+		t.Errorf("ping: %v", err)
+	}
+	if _, err := c.Job(ctx, 7); !errors.Is(err, ErrNoJob) {
+		t.Errorf("a job that is not there: %v", err)
+	}
+	if err := c.EachJob(ctx, func(j Job) { t.Errorf("read as a job: %+v", j) }); err != nil {
+		t.Errorf("a queue of words: %v", err)
+	}
+	var failed *CommandError
+	if err := c.Update(ctx, 1, 7, nil, Start{}); !errors.As(err, &failed) || failed.ExitCode != 1 || !strings.Contains(err.Error(), "Ungültige") {
+		t.Errorf("a refused update: %v", err)
+	}
+	if v, err := c.Version(ctx); err == nil && v != (request.Version{Major: 22, Minor: 5, Micro: 8}) {
+		t.Errorf("version %s", v)
+	}
+}
