@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,13 +72,18 @@ func TestSlurmAccounting(t *testing.T) {
 	}
 	s := otherRelease(t, "24.11-accounting", false, func(o *site.Options) {
 		o.Cluster.Accounting = true
+		var err error
+		o.Cluster.GPUPlugin, err = minicluster.BuildGPUPlugin(t.Context(), o.Cluster.Root, filepath.Join("..", "slurm", "minicluster", "gpumem"), t.TempDir())
+		must(t, err)
 		o.Config = "[policy]\nwatch = \"15s\"\nmax_wait = \"12s\"\n" + typeTable
 	})
 	s.answer(says(t, 7, estimator.Exact))
 
-	t.Run("what sacct says", func(t *testing.T) {
+	// accounted is what sacct said of a job.
+	accounted := func(t *testing.T, script string) decisionlog.Actual {
+		t.Helper()
 		s := s.in(t)
-		id := s.submitScript("memory.sh", takesMemory, "--gpus=a100:1")
+		id := s.submitScript("memory.sh", script, "--gpus=a100:1")
 		if job := s.completed(id, 90*time.Second); job["NodeList"] != "gpu1" {
 			t.Errorf("it ran on %s", job["NodeList"])
 		}
@@ -92,7 +98,26 @@ func TestSlurmAccounting(t *testing.T) {
 			}
 			return err == nil && len(told) > 0
 		})
-		a := told[0]
+		return told[0]
+	}
+
+	t.Run("the GPU memory that Slurm gathers", func(t *testing.T) {
+		const held = 7400 << 20
+		a := accounted(t, fmt.Sprintf("#!/bin/sh\nGRESIZE_TEST_GPUMEM=%d sleep 4\n", held))
+		if a.Outcome != decisionlog.Completed || !a.AfterRewrite || a.PeakBytes != held || a.Detail != "" {
+			t.Errorf("%+v", a)
+		}
+		log, err := decisionlog.OpenReadOnly(t.Context(), s.LogPath())
+		must(t, err)
+		defer log.Close()
+		measured, err := log.Measured(t.Context(), 0, 10)
+		if err != nil || len(measured) != 1 || measured[0].PeakBytes != held || measured[0].GPU != "rtx3060" {
+			t.Errorf("%+v %v", measured, err)
+		}
+	})
+
+	t.Run("what sacct says", func(t *testing.T) {
+		a := accounted(t, takesMemory)
 		if a.Outcome != decisionlog.Completed || !a.AfterRewrite || a.ExitCode == nil || *a.ExitCode != 0 || a.ElapsedGPUSeconds == nil || *a.ElapsedGPUSeconds < 3 {
 			t.Errorf("%+v", a)
 		}

@@ -314,22 +314,32 @@ func TestParseUnmunged(t *testing.T) {
 }
 
 func TestAccountingIsAskedInTurnAndMatchesOwners(t *testing.T) {
-	b := newBench(t, false)
-	var askedFor [][]uint32
-	ask := func(_ context.Context, ids []uint32) ([]client.Accounted, error) {
-		askedFor = append(askedFor, ids)
-		return []client.Accounted{{JobID: 8, UID: 1001, State: "COMPLETED"}, {JobID: 7, UID: 1002, State: "COMPLETED"},
-			{JobID: 7, UID: 1001, State: "FAILED", Exit: "1:0", Elapsed: 90 * time.Second, GPUs: 2, PeakBytes: 11811160064, HostPeakBytes: 3 << 30}}, nil
-	}
-	if _, err := b.keeper.account(t.Context(), ask, 0); err != nil {
-		t.Fatal(err)
-	}
-	s := b.story()
-	if len(s.Actuals) != 1 || s.Actuals[0].Source != decisionlog.SacctGPUMem || s.Actuals[0].PeakBytes != 11811160064 || *s.Actuals[0].ElapsedGPUSeconds != 180 || s.Actuals[0].HostPeakBytes != 3<<30 || s.Actuals[0].Detail != "" || !s.Actuals[0].AfterRewrite {
-		t.Errorf("%+v", s.Actuals)
-	}
-	if _, err := b.keeper.account(t.Context(), ask, 0); err != nil || len(askedFor) != 1 {
-		t.Errorf("asked again for what is known: %v %v", askedFor, err)
+	const peak = 11811160064
+	for _, c := range []struct {
+		gpus, told, kept int64
+		detail           string
+	}{
+		{1, peak, peak, ""},
+		{2, peak, 0, "11264 MiB on 2 GPUs together"},
+		{1, 0, 0, "Slurm reported no GPU memory"},
+	} {
+		b := newBench(t, false)
+		var askedFor [][]uint32
+		ask := func(_ context.Context, ids []uint32) ([]client.Accounted, error) {
+			askedFor = append(askedFor, ids)
+			return []client.Accounted{{JobID: 8, UID: 1001, State: "COMPLETED"}, {JobID: 7, UID: 1002, State: "COMPLETED"},
+				{JobID: 7, UID: 1001, State: "FAILED", Exit: "1:0", Elapsed: 90 * time.Second, GPUs: c.gpus, PeakBytes: c.told, HostPeakBytes: 3 << 30}}, nil
+		}
+		if _, err := b.keeper.account(t.Context(), ask, 0); err != nil {
+			t.Fatal(err)
+		}
+		s := b.story()
+		if len(s.Actuals) != 1 || s.Actuals[0].Source != decisionlog.SacctGPUMem || s.Actuals[0].PeakBytes != c.kept || *s.Actuals[0].ElapsedGPUSeconds != 90*c.gpus || s.Actuals[0].HostPeakBytes != 3<<30 || s.Actuals[0].Detail != c.detail || !s.Actuals[0].AfterRewrite {
+			t.Errorf("%d GPUs: %+v", c.gpus, s.Actuals)
+		}
+		if _, err := b.keeper.account(t.Context(), ask, 0); err != nil || len(askedFor) != 1 {
+			t.Errorf("asked again for what is known: %v %v", askedFor, err)
+		}
 	}
 }
 

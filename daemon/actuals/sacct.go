@@ -3,6 +3,7 @@ package actuals
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -90,8 +91,16 @@ func (k *Keeper) account(ctx context.Context, ask Asking, after int64) (next int
 		if j.State != "COMPLETED" && j.State != "FAILED" {
 			a.Detail = "Slurm says " + j.State
 		}
-		if j.PeakBytes == 0 {
-			a.Detail = strings.TrimPrefix(a.Detail+"; "+notReported, "; ")
+		note := ""
+		switch {
+		case j.PeakBytes == 0:
+			note = notReported
+		case j.GPUs > 1:
+			// Slurm adds up what the processes of a task hold on all cards: of one card nothing is known then.
+			note, a.PeakBytes = fmt.Sprintf("%d MiB on %d GPUs together", j.PeakBytes>>20, j.GPUs), 0
+		}
+		if note != "" {
+			a.Detail = strings.TrimPrefix(a.Detail+"; "+note, "; ")
 		}
 		if err := k.record(ctx, story, a); err != nil {
 			return after, err

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -147,7 +149,7 @@ func (c *Cluster) slurmdbdConf() string {
 	return b.String()
 }
 
-// accountedResources are what limits can be put on, each type of GPU by itself. Slurm adds gres/gpumem and gres/gpuutil to a GPU where it knows them.
+// accountedResources are what limits can be put on, each type of GPU by itself. Slurm adds gres/gpumem by itself where gres.conf detects GPUs by NVML.
 func (c *Cluster) accountedResources() string {
 	words := []string{"gres/gpu"}
 	seen := map[string]bool{}
@@ -160,7 +162,22 @@ func (c *Cluster) accountedResources() string {
 	for _, name := range c.gresTypes()[1:] {
 		words = append(words, "gres/"+name)
 	}
+	if c.opts.GPUPlugin != "" {
+		words = append(words, "gres/gpumem")
+	}
 	return strings.Join(words, ",")
+}
+
+// BuildGPUPlugin compiles, into a folder, the gpu_generic.so for Options.GPUPlugin that has slurmstepd sample what a process says it holds, in GRESIZE_TEST_GPUMEM
+// (bytes). source is the folder gpumem of this package.
+func BuildGPUPlugin(ctx context.Context, root, source, dir string) (string, error) {
+	path := filepath.Join(dir, "gpu_generic.so")
+	cc := exec.CommandContext(ctx, "cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-I"+filepath.Join(root, "usr", "include"),
+		"-o", path, filepath.Join(source, "gpu_generic.c"))
+	if out, err := cc.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("minicluster: cc: %w\n%s", err, out)
+	}
+	return path, nil
 }
 
 // AccountedJob waits until the accounting has the end of a job, which slurmctld sends in its own time.

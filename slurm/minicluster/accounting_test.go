@@ -15,8 +15,12 @@ func TestAccounting(t *testing.T) {
 	}
 	options := Default()
 	options.Root, options.Accounting = RootDir("24.11-accounting"), true
+	var err error
+	if options.GPUPlugin, err = BuildGPUPlugin(t.Context(), options.Root, "gpumem", t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
 	c := ForTest(t, options)
-	id, err := c.Sbatch(t.Context(), DefaultUser, "--gpus=1", "--mem=200M", "--wrap", "srun true; head -c 50000000 /dev/zero | tail | wc -c; sleep 3")
+	id, err := c.Sbatch(t.Context(), DefaultUser, "--gpus=1", "--mem=200M", "--wrap", "GRESIZE_TEST_GPUMEM=7516192768 srun sleep 4")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +33,10 @@ func TestAccounting(t *testing.T) {
 	out, err := c.Run(t.Context(), "root", "sacct", "--noheader", "--parsable2", "--noconvert", "--jobs="+id, "--format=JobIDRaw,Account,State,AllocTRES,MaxRSS,TRESUsageInMax,TRESUsageInTot")
 	if err != nil || !strings.Contains(out, id+"|"+Account+"|COMPLETED|") || !strings.Contains(out, "gres/gpu=1") {
 		t.Errorf("%v\n%s", err, out)
+	}
+	// Slurm adds up what the processes of a task hold.
+	if !strings.Contains(out, "gres/gpumem=7516192768") {
+		t.Errorf("no gres/gpumem of 7 GiB:\n%s", out)
 	}
 	t.Log(out)
 	// slurmdbd listens on every address that it has, which must be none of this machine's.

@@ -135,8 +135,9 @@ func (c *Cluster) slurmConf() string {
 	set("SlurmdPidFile", c.path("run/%n.pid"))
 	set("SlurmdLogFile", c.path("log/slurmd-%n.log"))
 	set("SlurmdDebug", "verbose")
-	if c.opts.Plugin != "" {
-		set("PluginDir", c.systemPlugins+":"+c.path("plugin"))
+	// Of plugins with the same name Slurm takes the first.
+	if c.opts.Plugin != "" || c.opts.GPUPlugin != "" {
+		set("PluginDir", c.path("plugin/first")+":"+c.systemPlugins+":"+c.path("plugin"))
 	}
 	if plugins := c.submitPlugins(); len(plugins) > 0 {
 		set("JobSubmitPlugins", strings.Join(plugins, ","))

@@ -54,6 +54,8 @@ type Options struct {
 	Epilog string
 	// Settings are further lines of slurm.conf, by their key; they take the place of the usual ones.
 	Settings map[string]string
+	// GPUPlugin is a gpu_generic.so in the place of Slurm's own, or empty. It is copied.
+	GPUPlugin string
 	// Accounting runs slurmdbd with a MariaDB of the cluster's own, an account and limits that are enforced. It needs a Root that has them, and
 	// gives the cluster a network of its own, which only its processes see.
 	Accounting bool
@@ -273,7 +275,7 @@ func (c *Cluster) openDir() error {
 const maxDirBytes = 70
 
 // subfolders of a cluster's folder; removed and made anew by every Start.
-var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", "log", "state", "spool", "dev", "bin", "plugin", "gpu", "share", "work", "db"}
+var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", "log", "state", "spool", "dev", "bin", "plugin", "plugin/first", "gpu", "share", "work", "db"}
 
 func (c *Cluster) writeFiles() error {
 	for _, sub := range subfolders {
@@ -325,6 +327,11 @@ func (c *Cluster) writeFiles() error {
 			return fmt.Errorf("minicluster: plugin %s is not called job_submit_NAME.so", c.opts.Plugin)
 		}
 		if err := copyTree(c.opts.Plugin, c.path("plugin/"+base)); err != nil {
+			return err
+		}
+	}
+	if c.opts.GPUPlugin != "" {
+		if err := copyTree(c.opts.GPUPlugin, c.path("plugin/first/gpu_generic.so")); err != nil {
 			return err
 		}
 	}
