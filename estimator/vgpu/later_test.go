@@ -96,7 +96,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"a_stream_grows", "phase_not_reached", ""}, {"a_collate_grows", "phase_not_reached", ""}, {"lengths_vary", "batches_vary", ""},
 			{"a_thread_waits", "phase_not_reached", "a thread"}, {"a_thread_sleeps", "phase_not_reached", "a thread"}, {"when_it_goes", "phase_not_reached", "a finalizer"},
 		}, false},
-		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}}, false},
+		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}, {"asks_for_its_names", "", ""}}, false},
 	} {
 		if !group.always && os.Getenv("GRESIZE_NIGHTLY") == "" {
 			continue

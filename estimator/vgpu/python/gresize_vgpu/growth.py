@@ -38,7 +38,7 @@ def sizes_in(node, scope):
             return
         for given in node.args[1:2] if callee.__name__ == "DataLoader" else ():
             yield given
-    elif isinstance(node.func, ast.Attribute) and name in SIZE_METHODS and (callee is None or light._is_tensor(resolve(node.func.value, scope))):
+    elif isinstance(node.func, ast.Attribute) and name in SIZE_METHODS and (callee is None or light.is_tensor(resolve(node.func.value, scope))):
         for given in node.args:
             yield given
     elif (getattr(callee, "__module__", None) or "").startswith("torch") or getattr(resolve(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None, "__name__", "") == "torch":
@@ -139,7 +139,7 @@ class Reach:
     def _call(self, node, scope, depth):
         callee = resolve(node.func, scope)
         owner = resolve(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
-        if light._is_module(callee):
+        if light.is_module(callee):
             self.module(callee, node, scope, depth)
             return
         if isinstance(callee, type):
@@ -159,7 +159,7 @@ class Reach:
                 self.given(given, depth)
 
     def given(self, value, depth):
-        if light._is_module(value):
+        if light.is_module(value):
             self.module(value, None, None, depth)
         if sources.is_users_function(value):
             self.function(value, None, None, depth)

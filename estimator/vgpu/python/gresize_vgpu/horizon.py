@@ -8,6 +8,7 @@ Only a branch that changes what the loop works on, makes tensors, or uses a mode
 """
 import ast
 import os
+import sys
 import time
 
 from . import light, sources
@@ -22,7 +23,7 @@ MOST_PATHS = 400
 MOST_SECONDS = 20.0
 BUDGET_SHARE = 0.5
 MOST_NAMED = 8
-# What the look ahead may cost.
+# What the look ahead may cost of the processor.
 MOST_LOOKING_SECONDS = 3.0
 # Modules of a network that hold nothing.
 SMALL_MODULES = ("torch.nn.modules.loss", "torch.nn.modules.activation", "torch.nn.modules.dropout", "torch.nn.modules.pooling", "torch.nn.modules.flatten")
@@ -120,7 +121,7 @@ class Look:
 
     def __init__(self, horizon, frame, number, step_seconds, allowed, fed):
         self.horizon, self.number, self.step_seconds, self.allowed, self.fed = horizon, number, step_seconds, allowed, fed
-        self.deadline = time.monotonic() + MOST_LOOKING_SECONDS
+        self.deadline = time.thread_time() + MOST_LOOKING_SECONDS
         self.scale = light.Scale()
         self.frames = [(f, sources.Moment(f), loops) for f, loops in horizon._around(frame)]
         observations = [len(v) for _, _, loops in self.frames for loop in loops[:1] for v in list(loop.observed.values())[:1]]
@@ -147,8 +148,12 @@ class Look:
             self._branches(body, None, scope, filename, UNBOUNDED, False)
             self._sizes(body, scope, filename, UNBOUNDED)
 
-    def _late(self):
-        return time.monotonic() > self.deadline
+    def _late(self, filename):
+        """A program that is too large to be read ahead is not known to go on as it began."""
+        if time.thread_time() <= self.deadline:
+            return False
+        self.horizon.name(self.horizon.changing, filename + " and more than is read ahead, from", 1, None)
+        return True
 
     def _loop(self, loop, inner, moment, stepping):
         left = self._turns_left(loop, moment) if stepping else UNBOUNDED
@@ -168,7 +173,7 @@ class Look:
 
     def _anew(self, body, loop, moment):
         """An outer loop that builds another model each time, while the last one is still there; or that goes through things of which the next may be larger."""
-        torch = light._torch()
+        torch = sys.modules["torch"]
         for node in sources.inside(body):
             callee = resolve(node.func, moment) if isinstance(node, ast.Call) else None
             if isinstance(callee, type) and issubclass(callee, torch.nn.Module) and not callee.__module__.startswith(SMALL_MODULES):
@@ -199,7 +204,7 @@ class Look:
 
     def _branches(self, statements, loop, scope, filename, left, stepping):
         for node in statements:
-            if self._late():
+            if self._late(filename):
                 return
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
                 continue
@@ -271,7 +276,7 @@ class Look:
         self.horizon.name(self.horizon.changing if what == light.CHANGES else self.horizon.evaluating, filename, node.lineno, ahead)
 
     def _sizes(self, statements, scope, filename, left):
-        if self._late():
+        if self._late(filename):
             return
         for node, ahead in self.growth.places(statements, scope, left):
             soon = ahead is not None and ahead * self.step_seconds <= self.allowed

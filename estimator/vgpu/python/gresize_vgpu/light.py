@@ -40,12 +40,12 @@ def _torch():
     return sys.modules.get("torch")
 
 
-def _is_module(value):
+def is_module(value):
     torch = _torch()
     return torch is not None and issubclass(type(value), torch.nn.Module)
 
 
-def _is_tensor(value):
+def is_tensor(value):
     torch = _torch()
     return torch is not None and issubclass(type(value), torch.Tensor)
 
@@ -69,14 +69,14 @@ def _uses_model(function, depth=0):
     names = getattr(getattr(function, "__wrapped__", function), "__globals__", {})
     for name in code.co_names:
         value = names.get(name)
-        if _is_module(value) or (sources.is_users_function(value) and value is not function and _uses_model(value, depth + 1)):
+        if is_module(value) or (sources.is_users_function(value) and value is not function and _uses_model(value, depth + 1)):
             return True
     return False
 
 
 def _holds_module(value):
     try:
-        return _is_module(value) or any(_is_module(v) for v in list(object.__getattribute__(value, "__dict__").values())[:200])
+        return is_module(value) or any(is_module(v) for v in list(object.__getattribute__(value, "__dict__").values())[:200])
     except Exception:
         return False
 
@@ -129,9 +129,9 @@ class Scale:
         owner = resolve(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None
         if name == "deepcopy" and "copy" in (getattr(callee, "__module__", None) or "copy"):
             return CHANGES if _copied_tensors(node, scope) else None
-        if _is_module(callee):
+        if is_module(callee):
             return CHANGES
-        if _is_module(owner) and not sources.is_users_function(callee):
+        if is_module(owner) and not sources.is_users_function(callee):
             return None if name in STILL else CHANGES
         if isinstance(callee, type):
             if torch is not None and issubclass(callee, torch.nn.Module):
@@ -143,12 +143,12 @@ class Scale:
             return self.function(callee, node, scope, given)
         if name in ("backward", "add_param_group", "requires_grad_"):
             return CHANGES
-        if torch is not None and callee is not None and owner is not None and not _is_tensor(owner):
+        if torch is not None and callee is not None and owner is not None and not is_tensor(owner):
             module = getattr(callee, "__module__", None) or ""
             if (module.split(".")[0] == "torch" or owner is torch) and not module.startswith(STILL_MODULES) and name not in STILL_FUNCTIONS:
                 small = name in REDUCTIONS and len(node.args) == 1 and not node.keywords
                 return None if small or name in FACTORIES and _on_host(node, scope) else CHANGES
-        if isinstance(node.func, ast.Attribute) and (owner is None and callee is None or _is_tensor(owner)):
+        if isinstance(node.func, ast.Attribute) and (owner is None and callee is None or is_tensor(owner)):
             if name in ALLOCATES or name == "to" and _goes_to_device(node, scope):
                 return CHANGES
         return None
@@ -272,7 +272,7 @@ def _largest_batch(statements, scope):
     largest = 0
     for n in _names(statements):
         value = resolve(n, scope)
-        if _is_tensor(value) and value.dim() > 1 and not isinstance(value, torch.nn.Parameter):
+        if is_tensor(value) and value.dim() > 1 and not isinstance(value, torch.nn.Parameter):
             largest = max(largest, value.shape[0])
     return largest
 
@@ -308,7 +308,7 @@ def _maybe_tensor(node, scope, depth=0):
         return False
     value = resolve(node, scope)
     if value is not None:
-        return _is_tensor(value) and value.is_cuda
+        return is_tensor(value) and value.is_cuda
     if isinstance(node, ast.Name) and isinstance(scope, sources.Called) and node.id in scope.assigned():
         return any(v is not None and _maybe_tensor(v, scope, depth + 1) for v in scope.assigned()[node.id])
     if isinstance(node, ast.Name) and isinstance(scope, sources.Called) and node.id in scope.arguments:
@@ -318,7 +318,7 @@ def _maybe_tensor(node, scope, depth=0):
         if name in TO_HOST:
             return False
         callee = resolve(node.func, scope)
-        if _is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
+        if is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
             return not (name in FACTORIES and _on_host(node, scope))
         return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or _maybe_tensor(node.func.value, scope, depth + 1))
     if isinstance(node, (ast.Tuple, ast.List)):

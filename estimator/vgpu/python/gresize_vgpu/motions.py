@@ -64,6 +64,12 @@ class Survey:
     def __init__(self):
         self.linear, self.drifts, self.own, self.numbers = {}, False, {}, set()
 
+    def take(self, other):
+        self.linear.update(other.linear)
+        self.own.update(other.own)
+        self.numbers.update(other.numbers)
+        self.drifts = self.drifts or other.drifts
+
     def turns_of_a_step(self):
         """A loop that gathers gradients takes several turns for one step."""
         strides = [m.stride for m in self.linear.values()]
@@ -81,7 +87,7 @@ class Motions:
         self.steps = steps
         self.loops_of = {}  # id of a Moment -> loops
         self.assigned_by_calls = {}  # the end of a path -> what reached functions assign to it
-        self.known = {}
+        self.known, self.surveys, self.returns = {}, {}, {}
         self.kept = []  # scopes whose ids are keys
         self.bounding = False  # of a size that is the least of several things, only what it is at most is asked
 
@@ -237,46 +243,55 @@ class Motions:
 
     # -- expressions
 
-    def survey(self, node, scope, into=None, depth=0):
-        found = Survey() if into is None else into
-        if depth > DEEPEST:
-            return found
+    def survey(self, node, scope):
+        """What of an expression moves; of one that depends on itself, what else it depends on."""
+        key = id(node), id(scope)
+        if key not in self.surveys:
+            self.kept.append((node, scope))
+            self.surveys[key] = Survey()
+            self.surveys[key] = self._survey(node, scope)
+        return self.surveys[key]
+
+    def _survey(self, node, scope):
+        found = Survey()
         for part in itertools.chain([node], sources.inside(list(ast.iter_child_nodes(node)))):
             if isinstance(part, ast.Constant) and isinstance(part.value, (int, float)) and not isinstance(part.value, bool):
                 found.numbers.add(part.value)
-            if isinstance(part, ast.Call) and not is_pure(part) and self._call_moves(part, scope, depth):
+            if isinstance(part, ast.Call) and not is_pure(part) and self._call_moves(part, scope):
                 found.drifts = True
         for path, where in paths_in(node):
             motion = self.of(path, where, scope)
             if isinstance(motion, Linear):
-                found.linear[path] = motion
+                found.linear[id(motion)] = motion
             elif isinstance(motion, Own):
                 found.own[id(motion)] = motion
             elif isinstance(motion, Drifts):
                 found.drifts = True
             elif isinstance(motion, Derived):
-                self.survey(motion.node, motion.scope, found, depth + 1)
+                found.take(self.survey(motion.node, motion.scope))
             elif isinstance(motion.value, (int, float)) and not isinstance(motion.value, bool):
                 found.numbers.add(motion.value)
         return found
 
-    def _call_moves(self, call, scope, depth):
+    def _call_moves(self, call, scope):
         """Whether a call may say something else at another step; what it is given is looked at by itself."""
         callee = resolve(call.func, scope)
         module = getattr(callee, "__module__", None) or ""
         owner = resolve(call.func.value, scope) if isinstance(call.func, ast.Attribute) else None
         if module.startswith(RESTLESS) or type(getattr(callee, "__self__", owner)).__module__.startswith(RESTLESS) or getattr(owner, "__name__", "") in RESTLESS:
             return True
-        given = list(call.args) + [k.value for k in call.keywords]
-        if any(self.survey(g, scope, None, depth + 1).moves() for g in given):
+        if any(self.survey(g, scope).moves() for g in list(call.args) + [k.value for k in call.keywords]):
             return True
-        if sources.is_users_function(callee) and depth < DEEPEST:
+        if not sources.is_users_function(callee):
+            return False
+        key = sources.code_of(callee), id(getattr(callee, "__self__", None))
+        if key not in self.returns:
+            self.returns[key] = False  # of a function that calls itself
             inner = sources.called(callee, call, scope)
-            if inner is not None and inner.depth < DEEPEST:
-                for node in sources.inside(sources.body_of(inner.node)):
-                    if isinstance(node, ast.Return) and node.value is not None and self.survey(node.value, inner, None, depth + 1).moves():
-                        return True
-        return False
+            if inner is not None and inner.depth < sources.DEEPEST:
+                said = [n.value for n in sources.inside(sources.body_of(inner.node)) if isinstance(n, ast.Return) and n.value is not None]
+                self.returns[key] = any(self.survey(n, inner).moves() for n in said)
+        return self.returns[key]
 
     def compute(self, node, scope, turns, picks, depth=0):
         """The value of an expression after `turns`, a pair: turns of the loop that steps, and how many of them a step takes; picks say where

@@ -22,12 +22,18 @@ LIBRARIES = _library_folders()
 _users, _trees, _definitions = {}, {}, {}
 
 
+def _is_library(path):
+    return path.startswith(LIBRARIES) or "site-packages" in path or "dist-packages" in path
+
+
 def is_users(filename):
     """Whether code is the program's own."""
     known = _users.get(filename)
     if known is None:
-        path = os.path.realpath(filename)
-        known = os.path.isfile(path) and not path.startswith(LIBRARIES) and "site-packages" not in path and "dist-packages" not in path
+        known = not _is_library(filename)
+        if known:
+            path = os.path.realpath(filename)
+            known = os.path.isfile(path) and not _is_library(path)
         _users[filename] = known
     return known
 
