@@ -15,7 +15,7 @@ type Ahead struct {
 	ChangesAhead     []string `json:"changes_ahead,omitempty"`
 	EvaluationsAhead []string `json:"evaluations_ahead,omitempty"`
 	GrowthAhead      []string `json:"growth_ahead,omitempty"`
-	// Afterwards are functions that a thread, the end of the program, a signal or a finalizer calls, and that may take memory.
+	// Afterwards are functions that a thread, the end of the program, a signal or a finalizer calls, and that may take memory; and processes.
 	Afterwards []string `json:"afterwards,omitempty"`
 	// StepLeavesBytes is what each of the last steps left allocated.
 	StepLeavesBytes int64 `json:"step_leaves_bytes,omitempty"`
@@ -48,7 +48,7 @@ func (a *answer) judgeAhead(h *Ahead) {
 		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise: "+strings.Join(h.ChangesAhead, "; "))
 	}
 	if len(h.Afterwards) > 0 {
-		a.lower(estimator.Low, "phase_not_reached", "a thread, the end of the program, a signal or a finalizer may take memory: "+strings.Join(h.Afterwards, "; "))
+		a.lower(estimator.Low, "phase_not_reached", "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))
 	}
 	if h.StepLeavesBytes > 0 {
 		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))

@@ -66,9 +66,9 @@ def _has_objects(cls):
     return any(type(o) is cls for o in gc.get_objects()) or any(type(o) is cls for o in gc.get_referrers(cls))
 
 
-def places(scale):
-    """Where those functions are that may take memory of the card."""
-    found = []
+def places(scale, children):
+    """Where those functions are that may take memory of the card, and whether another process may be about to."""
+    found = ["a process that it started and that was not seen whole"] if children.answer else []
     for function in _waiting():
         if sources.is_users_function(function) and scale.function(function, None, None, []) == light.CHANGES:
             code = sources.code_of(function)
@@ -92,11 +92,9 @@ class Children:
         now = time.monotonic()
         if self.deadline is None:
             self.deadline = now + min(MOST_SECONDS, BUDGET_SHARE * (self.seconds - elapsed_seconds))
-        if now > self.deadline:
-            return False
         if now - self.asked > ASKED_EVERY_SECONDS:
             self.asked, self.answer = now, any(_is_busy(pid) for pid in _descendants(os.getpid(), workers))
-        return self.answer
+        return self.answer and now <= self.deadline
 
 
 def _descendants(pid, workers, depth=0):
@@ -136,7 +134,17 @@ def _is_busy(pid):
         with open(os.path.join(os.environ.get("GRESIZE_VGPU_REPORT_DIR", ""), "python-%d.json" % pid)) as f:
             return bool(json.load(f).get("cuda_initialized"))
     except (OSError, ValueError):
-        return age < (FORKED_BEGINS_WITHIN_SECONDS if command == _own_command() else BEGINS_WITHIN_SECONDS)
+        if command == _own_command():
+            return age < FORKED_BEGINS_WITHIN_SECONDS
+        return age < BEGINS_WITHIN_SECONDS or _imports_torch(pid)
+
+
+def _imports_torch(pid):
+    try:
+        with open("/proc/%d/maps" % pid) as f:
+            return "libtorch" in f.read(4 << 20)
+    except OSError:
+        return False
 
 
 def _own_command():

@@ -203,7 +203,7 @@ class Watch:
         """What the steps could not show; the figures are written down already."""
         try:
             self.figures = report.devices_of(self)
-            self.afterwards = afterwards.places(light.Scale())
+            self.afterwards = afterwards.places(light.Scale(), self.children)
             self.steadiness.sample(list(self.loaders.read))
         except Exception:
             report.complain()
