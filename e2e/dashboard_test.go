@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,9 +22,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/e2e/browser"
-	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/slurm/minicluster"
 )
 
 // panel is one of contrib/grafana/gresize.json.
@@ -155,8 +155,14 @@ func TestDashboardOnPrometheus(t *testing.T) {
 	must(t, err)
 	var dashboard struct{ Panels []panel }
 	must(t, json.Unmarshal(text, &dashboard))
-	address := freeAddress(t)
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: time.Minute, Config: fmt.Sprintf("[metrics]\nlisten = %q\n", address)})
+	s := newFakeSite(t, "enforce", time.Minute)
+	// Prometheus reads no unix socket, so something stands between, as at a site.
+	between := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: "http", Host: "gresized"}) },
+		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", s.MetricsPath())
+		}}})
+	defer between.Close()
+	address := between.Listener.Addr().String()
 	from := time.Now()
 	p := startPrometheus(t, address)
 
@@ -169,6 +175,10 @@ func TestDashboardOnPrometheus(t *testing.T) {
 		t.Errorf("promtool: %v\n%s", err, out)
 	}
 
+	// A rule that compares with what has never happened wants it to be there, as 0.
+	waitUntil(t, 30*time.Second, "a rule that compares with reports of which there are none", func() bool {
+		return len(p.over(`increase(gresize_job_states_total{state="reported"}[1m]) == 0`, time.Now().Add(-time.Second), time.Now())) > 0
+	})
 	s.answer(says(t, 7, estimator.Exact))
 	for round := range 4 {
 		var ids []string

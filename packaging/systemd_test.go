@@ -114,6 +114,7 @@ func TestUnderSystemd(t *testing.T) {
 	if out, err := b.in("systemctl is-enabled gresized gresize-launch"); err == nil || strings.Count(out, "disabled") != 2 {
 		t.Errorf("a fresh installation: %s", out)
 	}
+	page := freePort(t)
 	b.must(fmt.Sprintf(`cat >/etc/slurm/slurm.conf <<END
 ClusterName=tiny
 SlurmctldHost=$(hostname)(127.0.0.1)
@@ -127,8 +128,8 @@ JobSubmitPlugins=gresize
 NodeName=gpu1 NodeAddr=127.0.0.1 Gres=gpu:1 RealMemory=8000 CPUs=4
 PartitionName=gpu Nodes=gpu1 Default=YES
 END
-sed -i '/^.probe.$/,/^.jobs.$/s/^#listen = .*/listen = "127.0.0.1:%d"/' /etc/gresize/gresize.toml
-gresize slurm check`, freePort(t), freePort(t)))
+sed -i '/^.probe.$/,/^.jobs.$/s/^#listen = .*/listen = "127.0.0.1:%d"/; /^.web.$/,/^.slurm.$/s/^#listen = .*/listen = "127.0.0.1:%d"/' /etc/gresize/gresize.toml
+gresize slurm check`, freePort(t), freePort(t), page))
 	b.must("systemctl restart slurmctld && for try in $(seq 30); do scontrol ping | grep -q UP && break; sleep 1; done; scontrol ping | grep -q UP")
 	b.must("systemctl enable --now gresize-launch gresized")
 	b.must("systemctl is-active gresize-launch gresized slurmctld")
@@ -137,6 +138,10 @@ gresize slurm check`, freePort(t), freePort(t)))
 	b.must("useradd --create-home --uid 1500 alice && cd /home/alice && setpriv --reuid=1500 --regid=1500 --clear-groups sbatch --gres=gpu:1 --time=5 --wrap=true")
 	b.must("for try in $(seq 30); do squeue --noheader --user alice --format %j | grep -q gresize-probe && exit 0; sleep 1; done; exit 1")
 	b.must(`gresize log --user alice | grep -q gpu:1 && gresize top | grep -q '1 open: 1 probing'`)
+	// The page shows it, and a decision is a line of the journal with fields.
+	b.must(fmt.Sprintf(`bash -c 'exec 3<>/dev/tcp/127.0.0.1/%d; printf "GET /?user=alice HTTP/1.0\r\nHost: localhost\r\n\r\n" >&3; grep -q "<bdi>alice</bdi>" <&3'`, page))
+	b.must("cd /home/alice && setpriv --reuid=1500 --regid=1500 --clear-groups sbatch --gres=gpu:1 --comment=gresize:off --wrap=true")
+	b.must(`for try in $(seq 30); do journalctl -u gresized -o json MESSAGE_ID=466289e08f3340e6957af3e7af03aac3 GRESIZE_VERDICT=leave_alone GRESIZE_UID=1500 | grep -q '"GRESIZE_CODE":"opt_out"' && exit 0; sleep 1; done; exit 1`)
 
 	b.must("systemctl reload gresized")
 	if out, err := b.in("echo 'mod = 1' >>/etc/gresize/gresize.toml; systemctl reload gresized"); err == nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"os/user"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -184,7 +185,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	working := &alive{beats: beats, manager: manager, log: log}
 	counters := metrics.New(metrics.Build{Version: probe.BuildVersion(), Slurm: version.String()}, metrics.Live{
 		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
-		Mode: func() string { return string(manager.Mode()) }, Ready: working.ready, Backlog: manager.Backlog,
+		Mode: func() string { return string(manager.Mode()) }, States: slices.Concat(jobs.OpenStates, jobs.LastStates), Ready: working.ready, Backlog: manager.Backlog,
 	})
 	log.Observe(counters.Observed)
 	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager.Proving(counters.Timed(manager)), Heartbeat: beats, Logger: logger})

@@ -27,6 +27,8 @@ type Live struct {
 	Backlog func() (waiting, dropped int64)
 	// Mode is the mode in force.
 	Mode func() string
+	// States are those that a job can reach.
+	States []string
 	// Ready says why the daemon could not decide now, nil when it can.
 	Ready func(context.Context) error
 }
@@ -108,6 +110,14 @@ func New(build Build, live Live) *Metrics {
 	// An alert on a rate wants the series to be there before the first event.
 	for _, v := range []decisionlog.Verdict{decisionlog.Rewrite, decisionlog.Keep, decisionlog.LeaveAlone} {
 		m.decisions.WithLabelValues(string(v), "none")
+	}
+	for _, state := range live.States {
+		m.states.WithLabelValues(state)
+	}
+	for _, source := range []decisionlog.Source{decisionlog.SacctGPUMem, decisionlog.NVMLAccounting, decisionlog.EpilogOOM, decisionlog.Reported} {
+		for _, outcome := range []decisionlog.Outcome{decisionlog.Completed, decisionlog.Failed, decisionlog.OutOfMemory, decisionlog.NotKnown} {
+			m.actuals.WithLabelValues(string(source), string(outcome))
+		}
 	}
 	return m
 }
