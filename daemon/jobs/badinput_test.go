@@ -55,11 +55,13 @@ func TestScriptsThatNobodyWouldWrite(t *testing.T) {
 // TestRequestsThatNoReleasePrints are left alone or understood, and never change what they do not name.
 func TestRequestsThatNoReleasePrints(t *testing.T) {
 	rules := newBench(t, Shadow, time.Minute).manager.now().Rules
+	rules.ShardBytes, rules.ShardMax = gib, 80
 	for _, text := range []string{"gres:gpu:1:2:3", "gpu::", "gres/gres/gpu:1", "gpu:-1", "gpu:1e9", "gpu:99999999999999999999", "gpu:0x2", "gpu:a b:1", "gpu(1)", "gres:gpu:\xff:1",
-		strings.Repeat("gpu:1,", 10_000), "gres:gpu:18446744073709551615", "gpu=1=2", "GPU:\u0661", "gres:gpu:1,,", "gres:gpu:1;gres:gpu:1", "gpu:1K"} {
+		strings.Repeat("gpu:1,", 10_000), "gres:gpu:18446744073709551615", "gpu=1=2", "GPU:\u0661", "gres:gpu:1,,", "gres:gpu:1;gres:gpu:1", "gpu:1K",
+		"gres/shard:18446744073709551615", "shard:-1", "gres/shard:1K", "gres:shard", "shard:a:b:1", "gres/mps:", "gres/mps:1000000%", "gres/shard:1,gres/shard:2"} {
 		r := sample()
 		r.TresPerNode = text
-		code, reason := ineligible(r, false)
+		code, reason := ineligible(r, true)
 		if code != "" {
 			if reason == "" {
 				t.Errorf("%.60q is left alone without a reason", text)
@@ -73,7 +75,7 @@ func TestRequestsThatNoReleasePrints(t *testing.T) {
 		}
 		d := rules.Decide(policy.Input{Asked: askedOf(r), Estimate: estimate, Version: request.Version{Major: 24, Minor: 11}})
 		for _, a := range d.Change.Set {
-			if a.Key != "Features" {
+			if a.Key != "Features" && !(a.Key == "TresPerNode" && strings.Contains(text, "shard") && strings.Contains(a.Value, "shard:")) {
 				t.Errorf("%.60q: %s=%s is sent", text, a.Key, a.Value)
 			}
 		}

@@ -381,15 +381,15 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		reply.HoldSeconds = uint32(settings.Hold / time.Second)
 		s.job.HoldUntil = now.Add(settings.Hold)
 		s.first.State, s.first.Detail = StateHeld, fmt.Sprintf("the plugin was told to hold the job for %s at most", settings.Hold)
-		if reply.EnvDrop = inner.Drop; len(inner.Drop) > 0 {
-			s.first.Detail += ", and to take " + strings.Join(inner.Drop, ", ") + " out of its environment, which an srun in it would follow"
+		if reply.EnvDrop = append(byNode.Drop, inner.Drop...); len(reply.EnvDrop) > 0 {
+			s.first.Detail += ", and to take " + strings.Join(reply.EnvDrop, ", ") + " out of its environment, which an srun in it would follow"
 		}
 		if rewritten {
 			s.job.Asked = asked
 			if settings.Rules.Host.Lower {
 				s.job.Asked.MemPerNodeMiB = byNode.MemMiB
 			}
-			reply.Rewrite, reply.EnvDrop = wire.ByNode(r, byNode.MemMiB, byNode.CPUs), append(byNode.Drop, reply.EnvDrop...)
+			reply.Rewrite = wire.ByNode(r, byNode.MemMiB, byNode.CPUs)
 			s.first.Detail += fmt.Sprintf("; what it asks for by its one GPU (%s) is asked for by the node, which means the same and leaves shards open", byTheGPU(byNode))
 		}
 	}
