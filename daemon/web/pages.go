@@ -24,9 +24,6 @@ import (
 	"github.com/gresize/gresize/estimator/plot"
 )
 
-// parseQuery is url.ParseQuery: one place for the fuzz target.
-func parseQuery(text string) (url.Values, error) { return url.ParseQuery(text) }
-
 // frame is what every page has around its content.
 type frame struct {
 	Title, Version, Sheet string
@@ -211,7 +208,6 @@ func (s *Server) jobOfNumber(ctx context.Context, number string) (answer, error)
 // jobData is the content of one job's page.
 type jobData struct {
 	Job      logview.Row
-	Verdict  string
 	Explain  []logview.Line
 	Word     []logview.Line
 	Facts    []logview.Line
@@ -285,7 +281,6 @@ func (s *Server) job(r *http.Request) (answer, error) {
 		Asked: logview.Printable(story.Job.Asked.String(), logview.MaxTextRunes)}
 	data.Job.Name = logview.Printable(story.Job.Name, 200)
 	if d := line.Decision; d != nil {
-		data.Verdict = string(d.Verdict)
 		if d.Verdict == decisionlog.Rewrite {
 			data.Now = logview.Printable(d.Change.Result.String(), logview.MaxTextRunes)
 		}

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -260,7 +261,7 @@ func onlyFields(r *http.Request, names ...string) (map[string]string, error) {
 	if len(r.URL.RawQuery) > maxQueryBytes {
 		return nil, bad("The question has more than %d bytes.", maxQueryBytes)
 	}
-	values, err := parseQuery(r.URL.RawQuery)
+	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, bad("The question cannot be read: %s.", logview.Printable(err.Error(), 200))
 	}
