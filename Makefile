@@ -76,6 +76,7 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/setup $(NIGHTLY_SLURM) clean-root
 	@tools/setup browser
 	@tools/setup prometheus
+	@tools/setup journald
 	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@tools/own-root ./examples/tour/run

@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "gresize-launch: unexpected argument; see gresize-launch -help")
 		return exitUsage
 	}
-	logger := slog.New(slog.NewTextHandler(stderr, nil))
+	logger := slog.New(systemd.LogHandler(stderr))
 	// Whatever whoever started this program left open is not for what it starts as the owners of jobs.
 	if err := keepDescriptors(); err != nil {
 		logger.Error("descriptors that were left open are not closed to sbatch", "error", err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,8 +17,8 @@ import (
 // maxFieldBytes bounds one field: what users chose may be long, and the journal wants to hear of the daemon.
 const maxFieldBytes = 8 << 10
 
-// identifier is what the journal calls the daemon, whatever its program file is called.
-const identifier = "gresized"
+// identifier is what the journal calls the program.
+var identifier = filepath.Base(os.Args[0])
 
 // LogHandler writes records as text. Where standard error is the journal, each record goes to the journal's own socket instead, its attributes as fields of
 // their own; docs/journal.md names them.
