@@ -388,3 +388,29 @@ func FuzzQuery(f *testing.F) {
 		}
 	})
 }
+
+// slowBundles are found when somebody says so.
+type slowBundles struct{ begun, release chan struct{} }
+
+func (s slowBundles) FindBundle(string) ([]byte, error) {
+	s.begun <- struct{}{}
+	<-s.release
+	return nil, fs.ErrNotExist
+}
+
+// TestOnePictureAtATime: who comes while one is drawn is told so at once, and the rest of the page is there.
+func TestOnePictureAtATime(t *testing.T) {
+	path, _ := exampleLog(t)
+	slow := slowBundles{make(chan struct{}), make(chan struct{})}
+	s := newServer(t, path, slow, nil)
+	first := make(chan *httptest.ResponseRecorder)
+	go func() { first <- get(s, http.MethodGet, "/row/1", "localhost") }()
+	<-slow.begun
+	if w := get(s, http.MethodGet, "/row/1", "localhost"); w.Code != 200 || !strings.Contains(w.Body.String(), "load this page again") || !strings.Contains(w.Body.String(), "train-gpt") {
+		t.Errorf("%d %s", w.Code, w.Body.String())
+	}
+	close(slow.release)
+	if w := <-first; !strings.Contains(w.Body.String(), "no longer kept") {
+		t.Errorf("%s", w.Body.String())
+	}
+}
