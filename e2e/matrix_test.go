@@ -79,6 +79,11 @@ func runMatrix(t *testing.T, mode string, all bool, cells map[string]map[string]
 	defer out.Close()
 	c := newChaos(t, &history{out: out}, mode, 1)
 	c.steady = true
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%d stories have not ended; the daemon's last words:\n%s", c.unfinished(), c.lastWords())
+		}
+	})
 	c.env = []string{fmt.Sprintf("WATCHDOG_USEC=%d", matrixWatchdog.Microseconds())}
 	c.start()
 	c.answering()
@@ -108,9 +113,6 @@ func runMatrix(t *testing.T, mode string, all bool, cells map[string]map[string]
 	t.Logf("%s: %+v", mode, summary)
 	for _, b := range broken {
 		t.Error(b)
-	}
-	if t.Failed() {
-		t.Logf("the daemon's last words:\n%s", c.lastWords())
 	}
 	return names
 }
