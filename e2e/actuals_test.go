@@ -165,6 +165,17 @@ func TestAccounting(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Log(out)
+	// The site's own monitoring, by root with a real munge; a user is not believed.
+	out, err = started.Gresize(t.Context(), "actual", "add", "--config", started.ConfigPath(), "--job", id, "--gpu-memory", "8900MiB")
+	if err != nil || !strings.Contains(out, "run 0 (completed): 8.69 GiB of GPU memory") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := started.Cluster.Run(t.Context(), minicluster.DefaultUser, started.Program("gresize"), "actual", "add", "--config", started.ConfigPath(), "--job", id, "--node", "gpu12", "--gpu-memory", "1GiB"); err == nil || !strings.Contains(err.Error(), "root or SlurmUser") {
+		t.Errorf("a user was believed: %v\n%s", err, out)
+	}
+	if story, err = s.story(id); err != nil || len(story.Actuals) != 2 || story.Actuals[1].Source != decisionlog.Reported || story.Actuals[1].PeakBytes != 8900<<20 || !story.Actuals[1].AfterRewrite {
+		t.Errorf("%v %+v", err, story.Actuals)
+	}
 	// The same again: a short job looks at the files that the first probe read, as the kernel told them, and nothing is run.
 	again := submitExample(t, started, nil, "small.sh")
 	s.completed(again, 5*time.Minute)

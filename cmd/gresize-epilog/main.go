@@ -5,17 +5,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +19,6 @@ import (
 
 // scanVerb makes this program look through files and print a line.
 const scanVerb = "scan"
-
-const maxAnswerBytes = 64 << 10
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == scanVerb {
@@ -73,14 +65,14 @@ func run(args []string, env func(string) string) error {
 	}
 	peaks, accountingErr := epilog.Accounting{NvidiaSMI: *smi, Folder: *folder}.Peaks(ctx, env("SLURM_JOB_GPUS"))
 	report.Peaks = peaks
-	s := sender{url: strings.TrimSuffix(*url, "/") + epilog.Path, munge: *munge, socket: *socket}
-	answer, err := s.send(ctx, report)
+	sender := epilog.Sender{URL: *url, Munge: *munge, Socket: *socket}
+	answer, err := send(ctx, sender, report)
 	if err != nil {
 		return errors.Join(err, accountingErr)
 	}
 	if line := epilog.ScanAs(ctx, report.UID, answer.GID, scanVerb, answer.Scan); line != "" {
 		report.Peaks, report.MemoryLine = nil, line
-		_, err = s.send(ctx, report)
+		_, err = send(ctx, sender, report)
 	}
 	return errors.Join(err, accountingErr)
 }
@@ -110,42 +102,11 @@ func reportOf(env func(string) string) (epilog.Report, error) {
 	return r, nil
 }
 
-type sender struct{ url, munge, socket string }
-
-// send makes a credential that only root of a node of this cluster can make, with the report inside, and posts it.
-func (s sender) send(ctx context.Context, r epilog.Report) (epilog.Answer, error) {
-	data, err := json.Marshal(r)
+// send tells gresized in the name of root of a node of this cluster.
+func send(ctx context.Context, s epilog.Sender, r epilog.Report) (epilog.Answer, error) {
+	body, err := s.Post(ctx, epilog.Path, r)
 	if err != nil {
 		return epilog.Answer{}, err
-	}
-	args := []string{}
-	if s.socket != "" {
-		args = append(args, "--socket="+s.socket)
-	}
-	command := exec.CommandContext(ctx, s.munge, args...)
-	command.Stdin = bytes.NewReader(data)
-	command.WaitDelay = time.Second
-	credential, err := command.Output()
-	if err != nil {
-		return epilog.Answer{}, fmt.Errorf("munge: %w", err)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, bytes.NewReader(credential))
-	if err != nil {
-		return epilog.Answer{}, err
-	}
-	client := &http.Client{Transport: &http.Transport{Proxy: nil, DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a redirect is not followed") }}
-	response, err := client.Do(request)
-	if err != nil {
-		return epilog.Answer{}, fmt.Errorf("tell gresized: %w", err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
-	if err != nil {
-		return epilog.Answer{}, fmt.Errorf("answer of gresized: %w", err)
-	}
-	if response.StatusCode != http.StatusOK {
-		return epilog.Answer{}, fmt.Errorf("gresized: %s: %.200s", response.Status, body)
 	}
 	return epilog.ParseAnswer(body)
 }

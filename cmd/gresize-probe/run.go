@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/probe/inputs"
+	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -189,12 +190,12 @@ func unchanged(ctx context.Context, job *probejob.Job) bool {
 	return err == nil && changed == ""
 }
 
-// inputsOf is the list of the files that a run read, packed; nil where there is none.
-func inputsOf(ctx context.Context, opened []string, began time.Time) []byte {
-	if len(opened) == 0 {
+// inputsOf is the list of what a run wanted to know of files, packed; nil where there is none.
+func inputsOf(ctx context.Context, seen *sandbox.Seen, began time.Time) []byte {
+	if seen == nil {
 		return nil
 	}
-	list, err := inputs.Make(ctx, opened, began)
+	list, err := inputs.Make(ctx, inputs.Seen{Read: seen.Read, Asked: seen.Asked, Listed: seen.Listed}, began)
 	if err != nil {
 		return nil
 	}
@@ -234,7 +235,7 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	if err != nil {
 		return failed(err)
 	}
-	return result.Bundle, inputsOf(ctx, result.Opened, began), nil
+	return result.Bundle, inputsOf(ctx, result.Seen, began), nil
 }
 
 // jobEnvironment is what the script would see as a job on one node with its tasks

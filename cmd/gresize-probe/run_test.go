@@ -253,3 +253,37 @@ func TestFilesAreLookedAtFirst(t *testing.T) {
 		t.Errorf("%d %s; a bundle of %d bytes, unchanged %s", code, stderr, len(d.bundle), d.unchanged)
 	}
 }
+
+// TestQuestionsAreLookedAtFirst: a script that does one thing or another by what is there, or by the names in a folder, is run again when that has changed.
+func TestQuestionsAreLookedAtFirst(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "shards"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	j := job(dir)
+	j.Script, j.RecordInputs = []byte("#!/bin/sh\nif [ -e resume.pt ]; then echo resumes; fi\nls shards\n"), true
+	d := &daemon{job: j}
+	if code, stderr := d.run(t); code != exitOK || stderr != "" || d.inputs == nil {
+		t.Fatalf("%d %s", code, stderr)
+	}
+	j.Inputs, j.InputsOf = d.inputs, 31
+	for _, c := range []struct {
+		name    string
+		change  func() error
+		ranSame bool
+	}{
+		{"nothing", func() error { return nil }, true},
+		{"a file that nobody asks about", func() error { return os.WriteFile(filepath.Join(dir, "out.txt"), nil, 0o600) }, true},
+		{"a checkpoint", func() error { return os.WriteFile(filepath.Join(dir, "resume.pt"), nil, 0o600) }, false},
+		{"none again", func() error { return os.Remove(filepath.Join(dir, "resume.pt")) }, true},
+		{"one more shard", func() error { return os.WriteFile(filepath.Join(dir, "shards", "1"), nil, 0o600) }, false},
+	} {
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		d = &daemon{job: j}
+		if code, stderr := d.run(t); code != exitOK || stderr != "" || (d.unchanged != nil) != c.ranSame || (d.bundle == nil) != c.ranSame {
+			t.Errorf("after %s: %d %s; a bundle of %d bytes, unchanged %s", c.name, code, stderr, len(d.bundle), d.unchanged)
+		}
+	}
+}

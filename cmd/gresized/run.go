@@ -180,7 +180,9 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	})
 	probes := probeapi.New(manager, checkBundle, logger)
 	probes.Recording, probes.Heartbeat = recordingFor(c, logger), beats
-	probes.Handle(epilog.Path, keeper.Handler(actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}))
+	munge := actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}
+	probes.Handle(epilog.Path, keeper.Handler(munge))
+	probes.Handle(epilog.PathTold, keeper.ToldHandler(munge))
 	var submits *server.Server
 	working := &alive{beats: beats, manager: manager, log: log}
 	counters := metrics.New(metrics.Build{Version: probe.BuildVersion(), Slurm: version.String()}, metrics.Live{

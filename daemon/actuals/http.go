@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -75,8 +76,34 @@ type Opener interface {
 	Open(ctx context.Context, credential []byte) (payload []byte, uid uint32, err error)
 }
 
+// errRefused wraps what the sender can mend.
+var errRefused = errors.New("not recorded")
+
 // Handler takes reports of Epilogs: a munge credential that root of a node has made, in the body of a POST.
 func (k *Keeper) Handler(opener Opener) http.Handler {
+	return k.credentialed(opener, func(uid uint32) bool { return uid == 0 }, "root", func(ctx context.Context, payload []byte) (any, error) {
+		report, err := epilog.ParseReport(payload)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return k.Epilog(ctx, report)
+	})
+}
+
+// ToldHandler takes what the site's own monitoring says, from root or from our own user on any machine of this cluster.
+func (k *Keeper) ToldHandler(opener Opener) http.Handler {
+	own := uint32(os.Geteuid())
+	return k.credentialed(opener, func(uid uint32) bool { return uid == 0 || uid == own }, "root or SlurmUser", func(ctx context.Context, payload []byte) (any, error) {
+		told, err := epilog.ParseTold(payload)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errRefused, err)
+		}
+		return k.Told(ctx, told)
+	})
+}
+
+// credentialed hands on what a welcome user of this cluster has sent, and nothing else.
+func (k *Keeper) credentialed(opener Opener, welcome func(uid uint32) bool, who string, handle func(context.Context, []byte) (any, error)) http.Handler {
 	slots := make(chan struct{}, maxAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Whoever sends slowly, or never, takes no place from the others.
@@ -98,19 +125,18 @@ func (k *Keeper) Handler(opener Opener) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), handlingLimit)
 		defer cancel()
 		payload, uid, err := opener.Open(ctx, credential)
-		if err != nil || uid != 0 {
-			k.config.Logger.Warn("report of an Epilog refused", "from", r.RemoteAddr, "uid", uid, "error", err)
-			http.Error(w, "not a credential of root of this cluster", http.StatusForbidden)
+		if err != nil || !welcome(uid) {
+			k.config.Logger.Warn("report on a job refused", "path", r.URL.Path, "from", r.RemoteAddr, "uid", uid, "error", err)
+			http.Error(w, "not a credential of "+who+" of this cluster", http.StatusForbidden)
 			return
 		}
-		report, err := epilog.ParseReport(payload)
-		if err != nil {
+		answer, err := handle(ctx, payload)
+		switch {
+		case errors.Is(err, errRefused):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
-		}
-		answer, err := k.Epilog(ctx, report)
-		if err != nil {
-			k.config.Logger.Error("report of an Epilog not recorded", "slurm_job_id", report.JobID, "node", report.Node, "error", err)
+		case err != nil:
+			k.config.Logger.Error("report on a job not recorded", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
 			http.Error(w, "not possible at this moment", http.StatusInternalServerError)
 			return
 		}

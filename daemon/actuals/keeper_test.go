@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -366,5 +367,65 @@ func TestSlowSendersTakeNoPlace(t *testing.T) {
 	response.Body.Close()
 	if response.StatusCode != http.StatusBadRequest {
 		t.Errorf("%s", response.Status)
+	}
+}
+
+// TestWhatMonitoringTells: root and our own user are believed, each run is told once, what others know of the run is taken over, and it counts for the margin.
+func TestWhatMonitoringTells(t *testing.T) {
+	b := newBench(t, false)
+	tell := func(who opener, told epilog.Told) (int, string) {
+		t.Helper()
+		told.Schema = epilog.SchemaTold
+		body, err := json.Marshal(told)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := httptest.NewRecorder()
+		b.keeper.ToldHandler(who).ServeHTTP(w, httptest.NewRequest(http.MethodPost, epilog.PathTold, bytes.NewReader(body)))
+		return w.Code, w.Body.String()
+	}
+	good := epilog.Told{JobID: 7, PeakBytes: 12 << 30, Outcome: "completed"}
+	for _, c := range []struct {
+		name string
+		who  opener
+		told epilog.Told
+		code int
+		says string
+	}{
+		{"a user", opener{uid: 1001}, good, 403, "root or SlurmUser"},
+		{"no credential", opener{err: errors.New("no")}, good, 403, "root or SlurmUser"},
+		{"no such job", opener{}, epilog.Told{JobID: 8, PeakBytes: 1 << 30}, 400, "has no such job"},
+		{"nothing measured", opener{}, epilog.Told{JobID: 7}, 400, "peak_bytes"},
+		{"another word", opener{}, epilog.Told{JobID: 7, PeakBytes: 1, Outcome: "well"}, 400, "outcome"},
+		{"root", opener{}, good, 200, `"run":0,"outcome":"completed","estimate_bytes":`},
+		{"again", opener{}, good, 400, "the whole job was told of its run 0 before"},
+		{"our own user", opener{uid: uint32(os.Geteuid())}, epilog.Told{JobID: 7, Node: "gpu1", PeakBytes: 11 << 30}, 200, `"outcome":"failed"`}, // as Slurm's record says
+		{"another run", opener{}, epilog.Told{JobID: 7, PeakBytes: 1 << 30, Run: new(int)}, 400, "told of its run 0 before"},
+	} {
+		if code, says := tell(c.who, c.told); code != c.code || !strings.Contains(says, c.says) {
+			t.Errorf("%s: %d %s, want %d and %q", c.name, code, says, c.code, c.says)
+		}
+	}
+	told := b.story().Actuals
+	if len(told) != 2 || told[0].Source != decisionlog.Reported || told[0].PeakBytes != 12<<30 || !told[0].AfterRewrite || told[0].Outcome != decisionlog.Completed || told[1].Node != "gpu1" {
+		t.Errorf("%+v", told)
+	}
+	e := &estimator.Estimate{Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.Exact}
+	if known, evidence := b.keeper.config.Calibrator.Margin(e); math.Abs(known.Worst-1.2) > 1e-9 || evidence.Actuals != 1 {
+		t.Errorf("%+v %+v", known, evidence)
+	}
+	// Of a job that Slurm has forgotten, with a run of which the Epilog said how it ended and nothing more.
+	late := newBench(t, false)
+	late.report(epilog.Report{})
+	late.slurm.gone = true
+	ended := late.story().Actuals[0]
+	body, err := json.Marshal(epilog.Told{Schema: epilog.SchemaTold, JobID: 7, PeakBytes: 9 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	late.keeper.ToldHandler(opener{}).ServeHTTP(w, httptest.NewRequest(http.MethodPost, epilog.PathTold, bytes.NewReader(body)))
+	if all := late.story().Actuals; w.Code != 200 || len(all) != 2 || all[1].Outcome != ended.Outcome || all[1].AfterRewrite != ended.AfterRewrite {
+		t.Errorf("%d %s: %+v after %+v", w.Code, w.Body, all, ended)
 	}
 }

@@ -68,7 +68,7 @@ func run() error {
 		}
 	}
 	if job.RecordInputs && len(a.Reads) > 0 {
-		list, err := inputs.Make(context.Background(), a.Reads, time.Now())
+		list, err := inputs.Make(context.Background(), inputs.Seen{Read: a.Reads}, time.Now())
 		if err != nil {
 			return err
 		}

@@ -329,9 +329,12 @@ func (s *Site) LogPath() string { return s.path("state/decisions.db") }
 // ConfigPath is gresize.toml.
 func (s *Site) ConfigPath() string { return s.path("etc/gresize.toml") }
 
+// Program is where one of our programs was installed.
+func (s *Site) Program(name string) string { return filepath.Join(s.bin, name) }
+
 // Gresize runs the command-line tool and returns what it printed.
 func (s *Site) Gresize(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, filepath.Join(s.bin, "gresize"), args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, s.Program("gresize"), args...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("gresize %s: %w: %s", strings.Join(args, " "), err, out)
 	}
@@ -452,4 +455,19 @@ func (p *process) stop() {
 	case <-time.After(10 * time.Second):
 		p.kill()
 	}
+}
+
+// Remove takes gresize away as the removal of its packages does: both daemons are stopped and every file that was installed goes, the plugin's too, which the
+// running slurmctld has in memory. The log stays, and what the site has
+// written itself: its configuration, and its Epilog, without which Slurm would drain a node.
+func (s *Site) Remove() error {
+	for _, p := range []*process{s.daemon, s.launch} {
+		p.stop()
+	}
+	for _, path := range []string{s.bin, s.libexec, filepath.Join(filepath.Dir(s.bin), "lib"), s.path("run"), s.path("run-root"), s.Cluster.PluginPath()} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -71,7 +71,7 @@ type Options struct {
 	Engine Engine
 	// Progress, when set, is told every ProgressInterval what has been seen so far. It is never called after Run has returned.
 	Progress func(Progress)
-	// RecordOpens asks for Result.Opened.
+	// RecordOpens asks for Result.Seen.
 	RecordOpens bool
 	// Output, when set, gets what the command prints while it runs.
 	Output io.Writer
@@ -81,8 +81,8 @@ type Options struct {
 type Result struct {
 	Bundle   *trace.Bundle
 	Estimate estimator.Estimate
-	// Opened are the files that the command read, where RecordOpens was set and all of them were seen; nil otherwise.
-	Opened []string
+	// Seen is what the command wanted to know of files, where RecordOpens was set and all of it was seen; nil otherwise.
+	Seen *sandbox.Seen
 }
 
 // Engine puts a virtual GPU under a process tree and reads what it left.
@@ -176,7 +176,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		result, err = r.withOtherSide(ctx, result, begin)
 	}
 	result.Estimate.WallSeconds = time.Since(begin).Seconds()
-	result.Opened = r.opened
+	result.Seen = r.seen
 	return result, err
 }
 
@@ -185,7 +185,7 @@ type run struct {
 	options Options
 	private string
 	output  tail
-	opened  []string
+	seen    *sandbox.Seen
 	exit    sandbox.Exit
 	ranFor  time.Duration
 	// values is the side of the answers that only a kernel could give.
@@ -221,8 +221,8 @@ func (r *run) execute(ctx context.Context) error {
 	stopWatching := r.watch(p.ReportPath(), begin)
 	r.exit = p.Wait()
 	stopWatching()
-	if paths, complete := p.Opened(); complete {
-		r.opened = paths
+	if seen, complete := p.Seen(); complete {
+		r.seen = &seen
 	}
 	r.ranFor = time.Since(begin)
 	return collect(p.ReportPath(), r.reportDir())

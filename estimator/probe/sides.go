@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
 )
@@ -30,10 +31,10 @@ func (r *run) withOtherSide(ctx context.Context, first Result, begin time.Time) 
 	if err := second.execute(ctx); err != nil {
 		return first, nil // the one side that is known stands, with its reason
 	}
-	if r.opened != nil && second.opened != nil {
-		r.opened = append(r.opened, second.opened...)
+	if r.seen != nil && second.seen != nil {
+		r.seen = &sandbox.Seen{Read: append(r.seen.Read, second.seen.Read...), Asked: append(r.seen.Asked, second.seen.Asked...), Listed: append(r.seen.Listed, second.seen.Listed...)}
 	} else {
-		r.opened = nil // what one side read is not known
+		r.seen = nil // what one side read is not known
 	}
 	other, err := second.conclude()
 	if err != nil {

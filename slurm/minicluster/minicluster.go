@@ -326,7 +326,7 @@ func (c *Cluster) writeFiles() error {
 		if !strings.HasPrefix(base, "job_submit_") || !strings.HasSuffix(base, ".so") {
 			return fmt.Errorf("minicluster: plugin %s is not called job_submit_NAME.so", c.opts.Plugin)
 		}
-		if err := copyTree(c.opts.Plugin, c.path("plugin/"+base)); err != nil {
+		if err := copyTree(c.opts.Plugin, c.PluginPath()); err != nil {
 			return err
 		}
 	}
@@ -632,6 +632,9 @@ func findIn(root, name string) (string, error) {
 	}
 	return "", fmt.Errorf("minicluster: %s: %w in %s (tools/setup installs Slurm and munge)", name, exec.ErrNotFound, searchPath)
 }
+
+// PluginPath is where the copy of Options.Plugin lies.
+func (c *Cluster) PluginPath() string { return c.path("plugin/" + filepath.Base(c.opts.Plugin)) }
 
 // findPluginDir finds where Debian keeps Slurm's own plugins; the path is that in the root.
 func findPluginDir(root string) (string, error) {

@@ -45,19 +45,43 @@ type response struct {
 	flags uint32
 }
 
-// opening are the system calls that name a file whose content is read or run, and which of their arguments is the folder (-1: none), the path and the flags.
-var opening = map[int32]struct{ folder, path, flags int }{
-	unix.SYS_OPENAT: {0, 1, 2}, unix.SYS_OPENAT2: {0, 1, -1}, unix.SYS_EXECVE: {-1, 0, -1}, unix.SYS_EXECVEAT: {0, 1, -1},
+// naming are the system calls that name a file to read, run or ask about it, and which of their arguments is the folder (-1: none), the path and the flags.
+// asks: nothing but what the file is comes of it; ofDescriptor is the bit of the flags that says it may be about an open descriptor, which names nothing.
+var naming = map[int32]call{
+	unix.SYS_OPENAT: {folder: 0, path: 1, flags: 2}, unix.SYS_OPENAT2: {folder: 0, path: 1, flags: -1}, unix.SYS_EXECVE: {folder: -1, path: 0, flags: -1},
+	unix.SYS_EXECVEAT: {folder: 0, path: 1, flags: -1},
+	unix.SYS_STATX:    {folder: 0, path: 1, flags: 2, asks: true, ofDescriptor: unix.AT_EMPTY_PATH}, unix.SYS_FACCESSAT: {folder: 0, path: 1, flags: -1, asks: true},
+	unix.SYS_FACCESSAT2: {folder: 0, path: 1, flags: 3, asks: true, ofDescriptor: unix.AT_EMPTY_PATH}, unix.SYS_READLINKAT: {folder: 0, path: 1, flags: -1, asks: true},
 }
 
+type call struct {
+	folder, path, flags int
+	asks                bool
+	ofDescriptor        uint32
+}
+
+// The numbers of fstatat(2), and of older calls that arm64 never had: old and static programs still make them.
+const (
+	sysOpenAMD64, sysStatAMD64, sysLstatAMD64, sysAccessAMD64, sysReadlinkAMD64 = 2, 4, 6, 21, 89
+	sysFstatatAMD64, sysFstatatARM64                                            = 262, 79
+)
+
 func init() {
-	if runtime.GOARCH == "amd64" {
-		opening[sysOpenAMD64] = struct{ folder, path, flags int }{-1, 0, 1}
+	fstatat := call{folder: 0, path: 1, flags: 3, asks: true, ofDescriptor: unix.AT_EMPTY_PATH}
+	switch runtime.GOARCH {
+	case "amd64":
+		naming[sysOpenAMD64], naming[sysFstatatAMD64] = call{folder: -1, path: 0, flags: 1}, fstatat
+		for _, nr := range []int32{sysStatAMD64, sysLstatAMD64, sysAccessAMD64, sysReadlinkAMD64} {
+			naming[nr] = call{folder: -1, path: 0, flags: -1, asks: true}
+		}
+	case "arm64":
+		naming[sysFstatatARM64] = fstatat
 	}
 }
 
-// sysOpenAMD64 is the number of open(2), which arm64 never had: old and static programs still call it.
-const sysOpenAMD64 = 2
+// listingMark is the name by which the Python layer says that its program reads a folder: it asks whether there is such a file in it. Python itself reads the
+// folders of its modules, in which the outputs of jobs often lie, so what the kernel sees of a Python says too much.
+const listingMark = ".gresize-listing"
 
 // auditArch is the number of this machine's kind of system calls; others, such as those of 32-bit programs, are not looked at.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
@@ -74,8 +98,15 @@ func watchOpens() (*os.File, error) {
 		answer = unix.BPF_RET | unix.BPF_K
 	)
 	filter := []unix.SockFilter{{Code: load, K: 4}, {Code: equal, K: auditArch, Jt: 1}, {Code: answer, K: unix.SECCOMP_RET_ALLOW}, {Code: load, K: 0}}
-	for nr := range opening {
-		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
+	for nr, c := range naming {
+		if c.ofDescriptor == 0 {
+			filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
+			continue
+		}
+		// What is asked of an open descriptor is by far the most frequent, and names nothing.
+		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 4}, unix.SockFilter{Code: load, K: uint32(dataFirstArg + 8*c.flags)},
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: c.ofDescriptor, Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW},
+			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
 	}
 	filter = append(filter, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
@@ -86,10 +117,21 @@ func watchOpens() (*os.File, error) {
 	return os.NewFile(fd, "listener"), nil
 }
 
-// openLog is what was opened, by path; true: it was first opened to be read.
+// use is what was done with a path.
+type use uint8
+
+const (
+	useRead use = 1 << iota
+	useAsked
+	useListed
+	// useMade is the last that counts: what a run has made or written itself, it finds again.
+	useMade
+)
+
+// openLog is what was opened and asked about, by path.
 type openLog struct {
 	mu         sync.Mutex
-	paths      map[string]bool
+	paths      map[string]use
 	incomplete bool
 	done       chan struct{}
 }
@@ -121,14 +163,14 @@ func (o *openLog) follow(listener *os.File) {
 			}
 			return
 		}
-		path, read, err := n.opened()
+		path, how, err := n.named()
 		r := response{id: n.id, flags: flagContinue}
 		_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, notifySend, uintptr(unsafe.Pointer(&r))) // ENOENT: it was killed meanwhile
-		o.add(path, read, err)
+		o.add(path, how, err)
 	}
 }
 
-func (o *openLog) add(path string, read bool, err error) {
+func (o *openLog) add(path string, how use, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if err != nil {
@@ -136,55 +178,79 @@ func (o *openLog) add(path string, read bool, err error) {
 		o.incomplete = o.incomplete || errors.Is(err, unix.EPERM)
 		return
 	}
-	if _, known := o.paths[path]; known || path == "" {
+	before, known := o.paths[path]
+	if path == "" || before&useMade != 0 {
 		return
 	}
-	if len(o.paths) >= maxOpened {
+	if !known && len(o.paths) >= maxOpened {
 		o.incomplete = true
 		return
 	}
-	o.paths[path] = read
+	o.paths[path] = before | how
 }
 
-// opened is the absolute path that a call names, seen from inside; read is false for a file that is made or written. It is empty for folders.
-func (n *notification) opened() (path string, read bool, err error) {
-	call := opening[n.nr]
-	var flags uint64
-	if call.flags >= 0 {
-		flags = n.args[call.flags]
-	} else if n.nr == unix.SYS_OPENAT2 {
-		how := make([]byte, 8)
-		if err := readMemory(int(n.pid), uintptr(n.args[2]), how); err != nil {
-			return "", false, err
+// named is the absolute path that a call names, seen from inside, and what is done with it. It is empty where that does not matter.
+func (n *notification) named() (path string, how use, err error) {
+	c := naming[n.nr]
+	how = useRead
+	if c.asks {
+		how = useAsked
+	} else {
+		var flags uint64
+		if c.flags >= 0 {
+			flags = n.args[c.flags]
+		} else if n.nr == unix.SYS_OPENAT2 {
+			word := make([]byte, 8)
+			if err := readMemory(int(n.pid), uintptr(n.args[2]), word); err != nil {
+				return "", 0, err
+			}
+			for i := range word {
+				flags |= uint64(word[i]) << (8 * i)
+			}
 		}
-		for i := range how {
-			flags |= uint64(how[i]) << (8 * i)
+		switch {
+		case flags&unix.O_PATH != 0:
+			how = useAsked
+		case flags&unix.O_DIRECTORY != 0 && n.isPython():
+			return "", 0, nil
+		case flags&unix.O_DIRECTORY != 0:
+			how = useListed
+		case flags&unix.O_ACCMODE == unix.O_WRONLY || flags&unix.O_TRUNC != 0:
+			how = useMade
 		}
 	}
-	if flags&(unix.O_DIRECTORY|unix.O_PATH) != 0 {
-		return "", false, nil
-	}
-	path, err = readPath(int(n.pid), uintptr(n.args[call.path]))
+	path, err = readPath(int(n.pid), uintptr(n.args[c.path]))
 	if err != nil || path == "" {
-		return "", false, err
+		return "", 0, err
 	}
 	if !filepath.IsAbs(path) {
 		link := "/proc/" + strconv.Itoa(int(n.pid)) + "/cwd"
-		if call.folder >= 0 {
-			if dir := int32(n.args[call.folder]); dir != unix.AT_FDCWD {
+		if c.folder >= 0 {
+			if dir := int32(n.args[c.folder]); dir != unix.AT_FDCWD {
 				link = "/proc/" + strconv.Itoa(int(n.pid)) + "/fd/" + strconv.Itoa(int(dir))
 			}
 		}
 		folder, err := os.Readlink(link)
 		if err != nil {
-			return "", false, err
+			return "", 0, err
 		}
 		path = folder + "/" + path
 	}
 	if throughProc.MatchString(path) {
-		return "", false, unix.EPERM // the way leads through another process's descriptor
+		return "", 0, unix.EPERM // the way leads through another process's descriptor
 	}
-	return resolved(path), flags&unix.O_ACCMODE != unix.O_WRONLY && flags&unix.O_TRUNC == 0, nil
+	path = resolved(path)
+	if folder, name := filepath.Split(path); name == listingMark && how == useAsked {
+		return filepath.Clean(folder), useListed, nil
+	}
+	return path, how, nil
+}
+
+// isPython says whether a Python makes the call: it tells by itself which folders its program reads.
+func (n *notification) isPython() bool {
+	exe, err := os.Readlink("/proc/" + strconv.Itoa(int(n.pid)) + "/exe")
+	name := filepath.Base(exe)
+	return err == nil && (strings.HasPrefix(name, "python") || strings.HasPrefix(name, "pypy"))
 }
 
 // throughProc are paths that go on behind a folder that a process has open.
@@ -225,22 +291,35 @@ func readMemory(pid int, at uintptr, into []byte) error {
 	return err
 }
 
-// Opened are the files that the command, and all that it started, opened to read or ran, as absolute paths from inside; those that it made itself are not
-// among them. Call it after Wait. complete is false where not all of it was seen, or Policy.RecordOpens was not set.
-func (p *Process) Opened() (paths []string, complete bool) {
+// Seen is what a command, and all that it started, wanted to know of files, as absolute paths from inside. What it had made itself before is not among them.
+type Seen struct {
+	// Read were opened to read or run them; Asked are those of which only it was asked whether they are there, or what they are.
+	Read, Asked []string
+	// Listed are folders whose names were read.
+	Listed []string
+}
+
+// Seen tells it. Call it after Wait. complete is false where not all of it was seen, or Policy.RecordOpens was not set.
+func (p *Process) Seen() (seen Seen, complete bool) {
 	p.mu.Lock()
 	o := p.opens
 	p.mu.Unlock()
 	if o == nil {
-		return nil, false
+		return Seen{}, false
 	}
 	<-o.done
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for path, read := range o.paths {
-		if read {
-			paths = append(paths, path)
+	for path, how := range o.paths {
+		switch {
+		case how&useRead != 0:
+			seen.Read = append(seen.Read, path)
+		case how&useAsked != 0:
+			seen.Asked = append(seen.Asked, path)
+		}
+		if how&useListed != 0 {
+			seen.Listed = append(seen.Listed, path)
 		}
 	}
-	return paths, !o.incomplete
+	return seen, !o.incomplete
 }

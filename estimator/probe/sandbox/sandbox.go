@@ -74,7 +74,7 @@ type Policy struct {
 	DiskScratch bool `json:"disk_scratch,omitempty"`
 	// WithoutShims leaves srun, sbatch, mail and their like as they are.
 	WithoutShims bool `json:"without_shims,omitempty"`
-	// RecordOpens has every file noted that the command opens or runs; see Process.Opened.
+	// RecordOpens has every file noted that the command opens, runs or asks about; see Process.Seen.
 	RecordOpens bool `json:"record_opens,omitempty"`
 	// TemporaryDir is where the mount point is made; default os.TempDir().
 	TemporaryDir string `json:"-"`
@@ -386,7 +386,7 @@ func (p *Process) take(m message, received *os.File) {
 		}
 		p.readyMu.Do(func() { close(p.ready) })
 	case m.Kind == "opens" && p.opens == nil && received != nil:
-		p.opens = &openLog{paths: map[string]bool{}, done: make(chan struct{})}
+		p.opens = &openLog{paths: map[string]use{}, done: make(chan struct{})}
 		go p.opens.follow(received)
 		received = nil
 	case m.Kind == "failed" && !p.exited:

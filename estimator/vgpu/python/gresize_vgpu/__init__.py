@@ -78,8 +78,9 @@ def install():
         return
     if any(isinstance(f, _Finder) for f in sys.meta_path) or "torch" in sys.modules:
         return
-    from . import ranks
+    from . import listings, ranks
 
+    listings.watch()
     ranks.at_start()
 
     sys.meta_path.insert(0, _Finder(_start))

@@ -1,0 +1,63 @@
+package epilog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const maxAnswerBytes = 64 << 10
+
+// Sender tells gresized something in the name of whoever runs it: munge proves who that is.
+type Sender struct {
+	// URL is probe.url of gresize.toml.
+	URL string
+	// Munge is the program, Socket that of munged; empty: its default place.
+	Munge, Socket string
+}
+
+// Post makes a credential of this cluster with a document inside, and returns the answer to it.
+func (s Sender) Post(ctx context.Context, path string, document any) ([]byte, error) {
+	data, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	args := []string{}
+	if s.Socket != "" {
+		args = append(args, "--socket="+s.Socket)
+	}
+	command := exec.CommandContext(ctx, s.Munge, args...)
+	command.Stdin = bytes.NewReader(data)
+	command.WaitDelay = time.Second
+	credential, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("munge: %w", err)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.URL, "/")+path, bytes.NewReader(credential))
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{Proxy: nil, DialContext: (&net.Dialer{Timeout: 3 * time.Second}).DialContext},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a redirect is not followed") }}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("tell gresized: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
+	if err != nil {
+		return nil, fmt.Errorf("answer of gresized: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("gresized: %s: %.300s", response.Status, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
