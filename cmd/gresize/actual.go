@@ -15,6 +15,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/daemon/logview"
 )
 
 // tellLimit bounds the whole of `gresize actual add`.
@@ -75,9 +76,9 @@ believed, nobody else. Each run of a job is told once.`,
 			if err := json.Unmarshal(body, &answer); err != nil {
 				return fmt.Errorf("answer of gresized: %w", err)
 			}
-			says := fmt.Sprintf("job %d, run %d (%s): %s of GPU memory", answer.JobID, answer.Run, printable(answer.Outcome, 40), gibibytes(told.PeakBytes))
+			says := fmt.Sprintf("job %d, run %d (%s): %s of GPU memory", answer.JobID, answer.Run, logview.Printable(answer.Outcome, 40), logview.GiB(told.PeakBytes))
 			if e := answer.EstimateBytes; e > 0 {
-				says += fmt.Sprintf(", %+.1f %% of the upper end of the estimate, %s", 100*float64(told.PeakBytes-e)/float64(e), gibibytes(e))
+				says += fmt.Sprintf(", %+.1f %% of the upper end of the estimate, %s", 100*float64(told.PeakBytes-e)/float64(e), logview.GiB(e))
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), says)
 			return err
