@@ -80,30 +80,49 @@ func exchange(socket string, request *wire.Request) (*wire.Reply, error) {
 }
 
 // BenchmarkSubmit measures what a whole site adds to sbatch: the plugin, the real
-// gresized, its log, and its submitting of probe jobs.
+// gresized, its log, and its submitting of probe jobs; and what gresized takes of
+// a processor for each submission. The load of the machine falls on both lanes.
 func BenchmarkSubmit(b *testing.B) {
-	// A busy site: three jobs a second, and the daemon has time to look after each.
-	const rounds, pause = 200, 300 * time.Millisecond
+	const rounds = 200
 	s := benchSite(b)
-	lanes := []*bench.Lane{
-		{Name: "no plugin", Cluster: minicluster.ForTest(b, minicluster.Default())},
-		{Name: "gresized", Cluster: s.Cluster, Check: func(job minicluster.Job) error {
-			if !strings.HasPrefix(job["AdminComment"], wire.TokenPrefix) {
-				return fmt.Errorf("the job has AdminComment=%q", job["AdminComment"])
+	plain := minicluster.ForTest(b, minicluster.Default())
+	// A busy site, three jobs a second, and as fast as sbatch goes, while hundreds are held.
+	for _, pause := range []time.Duration{300 * time.Millisecond, 0} {
+		b.Run(fmt.Sprintf("pause-%s", pause), func(b *testing.B) {
+			lanes := []*bench.Lane{
+				{Name: "no plugin", Cluster: plain},
+				{Name: "gresized", Cluster: s.Cluster, Check: func(job minicluster.Job) error {
+					if !strings.HasPrefix(job["AdminComment"], wire.TokenPrefix) {
+						return fmt.Errorf("the job has AdminComment=%q", job["AdminComment"])
+					}
+					return nil
+				}},
 			}
-			return nil
-		}},
+			before, err := s.DaemonCPU()
+			if err != nil {
+				b.Fatal(err)
+			}
+			submitted, start := 0, time.Now()
+			for b.Loop() {
+				if err := bench.Rounds(b.Context(), lanes, rounds, pause); err != nil {
+					b.Fatal(err)
+				}
+				submitted += rounds
+			}
+			took := time.Since(start)
+			after, err := s.DaemonCPU()
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(0, "ns/op") // of all submissions together it says nothing
+			b.ReportMetric(bench.Millis(lanes[1].AddedMedian(lanes[0])), "added-ms/gresized")
+			b.ReportMetric(float64(submitted)/took.Seconds(), "submissions/s")
+			b.ReportMetric(bench.Millis(after-before)/float64(submitted), "daemon-cpu-ms/submission")
+			table, err := bench.Table(b.Context(), lanes)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Log("\n" + table)
+		})
 	}
-	for b.Loop() {
-		if err := bench.Rounds(b.Context(), lanes, rounds, pause); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(0, "ns/op") // of all submissions together it says nothing
-	b.ReportMetric(bench.Millis(lanes[1].AddedMedian(lanes[0])), "added-ms/gresized")
-	table, err := bench.Table(b.Context(), lanes)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Log("\n" + table)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gresize/gresize/estimator"
 )
 
 func TestMain(m *testing.M) {
@@ -174,5 +176,16 @@ func FuzzParseReport(f *testing.F) {
 			t.Fatalf("%+v", r)
 		}
 		_, _ = ParseAnswer(data)
+	})
+}
+
+func FuzzParseTold(f *testing.F) {
+	f.Add([]byte(`{"schema":"gresize.actual/1","job_id":7,"run":1,"node":"gpu1","peak_bytes":1073741824,"outcome":"completed"}`))
+	f.Add([]byte(`{"schema":"gresize.actual/1","job_id":7,"peak_bytes":-1}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		told, err := ParseTold(data)
+		if err == nil && (told.JobID == 0 || told.PeakBytes < 1 || told.PeakBytes > estimator.MaxBytes || told.Run != nil && *told.Run < 0) {
+			t.Fatalf("%+v", told)
+		}
 	})
 }

@@ -314,6 +314,28 @@ func (s *Site) SecondDaemon(ctx context.Context) (string, error) {
 	return string(out), err
 }
 
+// DaemonCPU is the processor time that gresized and the commands that it has run have taken so far.
+func (s *Site) DaemonCPU() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.daemon.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	// What follows the name: state, and from the twelfth word on the ticks of the process and of its children, in user and kernel mode.
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 15 {
+		return 0, fmt.Errorf("site: /proc/PID/stat of gresized: %d words", len(fields))
+	}
+	var ticks time.Duration
+	for _, word := range fields[11:15] {
+		n, err := strconv.ParseInt(word, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("site: /proc/PID/stat of gresized: %w", err)
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * (time.Second / 100), nil // Linux tells user space of 100 ticks a second on every machine
+}
+
 // DaemonExited is closed when gresized has ended.
 func (s *Site) DaemonExited() <-chan struct{} { return s.daemon.done }
 
