@@ -35,7 +35,7 @@ type Span struct {
 func (f Filter) groupsQuery() (query string, args []any) {
 	condition, _, args := f.where()
 	// A column that is known to be one value is taken out of the groups by SQLite, which then no longer sees that the index has them in order.
-	condition = strings.Replace(condition, "verdict = ?", "+verdict = ?", 1)
+	condition = strings.NewReplacer("verdict = ?", "+verdict = ?", "state = ?", "+state = ?").Replace(condition)
 	// #nosec G202 -- condition is of our words and placeholders alone
 	return `SELECT coalesce(a.body, '{}'), g.mode, g.state, coalesce(g.verdict, ''), g.code, coalesce(n.body, '{}'), g.jobs, g.tasks, g.limited, g.minutes, g.unlimited, g.first, g.last
 		FROM (SELECT asked_id, now_id, mode, state, verdict, code, count(*) AS jobs, sum(tasks) AS tasks, total(time_limit_minutes > 0) AS limited,
