@@ -69,6 +69,8 @@ type playedCluster struct {
 	random           *rand.Rand
 	stop             chan struct{}
 	wait             sync.WaitGroup
+	// clock is the clock of slurmctld.
+	clock func() time.Time
 }
 
 const (
@@ -83,7 +85,7 @@ const (
 // newPlayedCluster listens for fakeslurm in dir and for gresized, in place of gresize-launch, at launchSocket.
 func newPlayedCluster(t *testing.T, h *history, dir, launchSocket string, seed uint64, bundle map[string][]byte) *playedCluster {
 	t.Helper()
-	c := &playedCluster{h: h, jobs: map[uint32]*playedJob{}, next: 1000, bundle: bundle, random: rand.New(rand.NewPCG(seed, 2)), stop: make(chan struct{})}
+	c := &playedCluster{h: h, jobs: map[uint32]*playedJob{}, next: 1000, bundle: bundle, random: rand.New(rand.NewPCG(seed, 2)), stop: make(chan struct{}), clock: time.Now}
 	for path, answer := range map[string]func(net.Conn){filepath.Join(dir, "cluster"): c.command, launchSocket: c.launch} {
 		listener, err := net.Listen("unix", path)
 		must(t, err)
@@ -130,8 +132,8 @@ func (c *playedCluster) tick() {
 			return
 		case <-time.After(50 * time.Millisecond):
 		}
-		now := time.Now()
 		c.mu.Lock()
+		now := c.clock()
 		for id, j := range c.jobs {
 			switch {
 			case j.state == "PENDING" && !now.Before(j.eligible):
@@ -163,14 +165,22 @@ func (c *playedCluster) owner(id uint32, act string) {
 	l := check.Line{Kind: "owner", Job: id, Name: act}
 	switch act {
 	case "lift":
-		j.eligible = time.Now()
+		j.eligible = c.clock()
 	case "cancel":
-		j.state, j.began = "CANCELLED", time.Now()
+		j.state, j.began = "CANCELLED", c.clock()
 	case "change":
 		j.features = "gpu40g"
 		l.Asked = j.features
 	}
 	c.h.note(l)
+}
+
+// startedOrGone says whether a job has started, or is forgotten already.
+func (c *playedCluster) startedOrGone(id uint32) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jobs[id]
+	return j == nil || j.state != "PENDING"
 }
 
 // settled says whether every job has started or was cancelled.
@@ -232,7 +242,7 @@ func (c *playedCluster) carryOut(argv []string) commandAnswer {
 	case command == "scontrol -a -o show job":
 		var out strings.Builder
 		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-			out.WriteString(c.jobs[id].record())
+			out.WriteString(c.jobs[id].record(c.clock()))
 		}
 		return commandAnswer{Out: out.String()}
 	case argv[0] == "scancel" && len(argv) == 2:
@@ -248,7 +258,7 @@ func (c *playedCluster) carryOut(argv []string) commandAnswer {
 		id, _ := strconv.ParseUint(argv[len(argv)-1], 10, 32)
 		if j := c.jobs[uint32(id)]; j != nil {
 			c.h.note(check.Line{Kind: "look", Job: j.id})
-			return commandAnswer{Out: j.record()}
+			return commandAnswer{Out: j.record(c.clock())}
 		}
 		return commandAnswer{Code: 1, Stderr: "slurm_load_jobs error: Invalid job id specified\n"}
 	case len(argv) > 3 && argv[2] == "update":
@@ -274,7 +284,7 @@ func (c *playedCluster) update(argv []string) commandAnswer {
 		case "Features":
 			j.features = value
 		case "StartTime":
-			if j.eligible = time.Now(); value != "now" {
+			if j.eligible = c.clock(); value != "now" {
 				j.eligible, _ = time.ParseInLocation("2006-01-02T15:04:05", value, time.UTC)
 			}
 		default:
@@ -285,9 +295,9 @@ func (c *playedCluster) update(argv []string) commandAnswer {
 	return commandAnswer{}
 }
 
-func (j *playedJob) record() string {
+func (j *playedJob) record(now time.Time) string {
 	reason, nodes := "None", j.nodes
-	if j.state == "PENDING" && time.Now().Before(j.eligible) {
+	if j.state == "PENDING" && now.Before(j.eligible) {
 		reason = "BeginTime"
 	}
 	return fmt.Sprintf("JobId=%d JobName=%s UserId=u%d(%d) GroupId=g(100) QOS=normal JobState=%s Reason=%s Restarts=0 ExitCode=0:0 RunTime=00:00:00 EligibleTime=%s StartTime=Unknown Partition=gpu NodeList=%s Features=%s Command=/w/job.sh WorkDir=/w AdminComment=%s TresPerNode=gres:gpu:1\n",

@@ -364,14 +364,14 @@ func (c *chaos) faults() []fault {
 		{"reload", func() func() { c.signal(syscall.SIGHUP); return nil }},
 		{"broken configuration", func() func() {
 			sound, err := os.ReadFile(c.config)
-			if err != nil || os.WriteFile(c.config+".new", append([]byte("nonsense = ["), sound...), 0o600) != nil {
+			if err != nil || os.WriteFile(c.config+".new", append([]byte("nonsense = ["), sound...), 0o644) != nil {
 				return nil
 			}
 			// Only a reload reads it: a start with it would rightly fail.
 			_ = os.Rename(c.config+".new", c.config)
 			c.signal(syscall.SIGHUP)
 			time.Sleep(200 * time.Millisecond)
-			_ = os.WriteFile(c.config, sound, 0o600)
+			_ = os.WriteFile(c.config, sound, 0o644)
 			return nil
 		}},
 		{"scontrol refuses", mood(&c.cluster.commands, "refuse")},
@@ -496,6 +496,21 @@ func (c *chaos) submit(random *rand.Rand, calm bool) time.Duration {
 		c.cluster.wait.Go(func() { time.Sleep(wait); c.cluster.owner(id, act) })
 	}
 	return took
+}
+
+// submitHeld is submit for a job that has to be held, by slurmctld's clock. It returns its id.
+func (c *chaos) submitHeld() uint32 {
+	c.t.Helper()
+	request := sampleRequest()
+	reply := c.ask(request)
+	if reply == nil || reply.Verdict != wire.VerdictHold {
+		c.t.Fatalf("the job is not held: %+v", reply)
+	}
+	c.cluster.mu.Lock()
+	now := c.cluster.clock()
+	c.cluster.mu.Unlock()
+	return c.cluster.add(&playedJob{uid: request.UserID, name: request.Name, features: request.Features, token: wire.TokenPrefix + reply.Token,
+		eligible: now.Add(time.Duration(reply.HoldSeconds) * time.Second), runFor: runsFor}, nil)
 }
 
 func (c *chaos) ask(request *wire.Request) *wire.Reply {

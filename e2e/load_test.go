@@ -65,7 +65,16 @@ func TestSubmitsThroughSlurm(t *testing.T) {
 	c.cluster.next = 1 << 27 // no probe has the id of a job
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("%d stories are open; the daemon's last words:\n%s", c.unfinished(), c.lastWords())
+			if log, err := c.open(); err == nil {
+				open, err := log.Unfinished(context.Background())
+				t.Logf("%d stories are open (%v)", len(open), err)
+				for _, s := range open[:min(len(open), 5)] {
+					t.Logf("%d %s: %s, hold until %s", s.Job.SlurmJobID, s.Job.Token, states(s), s.Job.HoldUntil)
+				}
+			} else {
+				t.Log(err)
+			}
+			t.Logf("the daemon's last words:\n%s", c.lastWords())
 		}
 	})
 	began := time.Now()
@@ -200,15 +209,15 @@ func (s *sent) quantile(q float64) time.Duration {
 	return s.took[int(q*float64(len(s.took)-1))].Round(10 * time.Microsecond)
 }
 
-// load submits jobs and makes faults meanwhile.
-func (c *chaos) load(jobs int, rate float64) *sent {
+// submitThroughSlurm has a program submit jobs as fast as slurmctld takes them, or at a rate. The caller gets a function that waits for its end and puts what came of it into s.
+func (c *chaos) submitThroughSlurm(s *sent, jobs int, rate float64) (finish func()) {
 	c.t.Helper()
 	program := filepath.Join(c.dir, "submitter")
-	if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "submitter/submit.c", "-lslurm").CombinedOutput(); err != nil {
-		c.t.Fatalf("%v\n%s", err, out)
+	if _, err := os.Stat(program); err != nil {
+		if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "submitter/submit.c", "-lslurm").CombinedOutput(); err != nil {
+			c.t.Fatalf("%v\n%s", err, out)
+		}
 	}
-	c.start()
-	c.answering()
 	work, err := c.real.WorkDir(minicluster.DefaultUser)
 	must(c.t, err)
 	cmd, err := c.real.Process(minicluster.DefaultUser, work, program, strconv.Itoa(jobs), fmt.Sprint(rate), work, "gpu80g")
@@ -217,17 +226,40 @@ func (c *chaos) load(jobs int, rate float64) *sent {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
 	must(c.t, cmd.Start())
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
+	return func() {
+		c.t.Helper()
+		must(c.t, cmd.Wait())
+		for lines := bufio.NewScanner(&said); lines.Scan(); {
+			var id uint32
+			var at, micros int64
+			switch n, err := fmt.Sscan(lines.Text(), &id, &at, &micros); {
+			case err == nil && n == 3:
+				s.ids[id] = at
+				s.took = append(s.took, time.Duration(micros)*time.Microsecond)
+			case strings.HasPrefix(lines.Text(), "again "):
+				s.again++
+			default:
+				s.refused = append(s.refused, lines.Text())
+			}
+		}
+	}
+}
+
+// load submits jobs and makes faults meanwhile.
+func (c *chaos) load(jobs int, rate float64) *sent {
+	c.t.Helper()
+	c.start()
+	c.answering()
 	s := &sent{ids: map[uint32]int64{}, seen: map[uint32]seenJob{}}
+	finish, done := c.submitThroughSlurm(s, jobs, rate), make(chan struct{})
+	go func() { finish(); close(done) }()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var looks sync.WaitGroup
 	looks.Go(func() { c.look(ctx, s) })
 	faults := c.realFaults()
 	for finished := false; !finished; {
 		select {
-		case err := <-done:
-			must(c.t, err)
+		case <-done:
 			finished = true
 			continue
 		case <-time.After(time.Duration(500+c.random.IntN(1500)) * time.Millisecond):
@@ -243,19 +275,6 @@ func (c *chaos) load(jobs int, rate float64) *sent {
 		c.h.note(check.Line{Kind: "fault", Name: f.name})
 	}
 	c.again()
-	for lines := bufio.NewScanner(&said); lines.Scan(); {
-		var id uint32
-		var at, micros int64
-		switch n, err := fmt.Sscan(lines.Text(), &id, &at, &micros); {
-		case err == nil && n == 3:
-			s.ids[id] = at
-			s.took = append(s.took, time.Duration(micros)*time.Microsecond)
-		case strings.HasPrefix(lines.Text(), "again "):
-			s.again++
-		default:
-			s.refused = append(s.refused, lines.Text())
-		}
-	}
 	cancel()
 	looks.Wait()
 	return s

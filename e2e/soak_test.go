@@ -116,24 +116,10 @@ func TestSoak(t *testing.T) {
 func (c *chaos) measure() (m measured) {
 	c.t.Helper()
 	pid := c.signal(0)
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	m.memoryMiB, m.descriptors = ofProcess(c.t, pid)
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	must(c.t, err)
-	for line := range strings.Lines(string(status)) {
-		words := strings.Fields(line)
-		if len(words) < 2 {
-			continue
-		}
-		n, _ := strconv.Atoi(words[1])
-		switch words[0] {
-		case "VmRSS:":
-			m.memoryMiB = float64(n) / 1024
-		case "Threads:":
-			m.threads = n
-		}
-	}
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	must(c.t, err)
-	m.descriptors = len(entries)
+	m.threads = len(tasks)
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	must(c.t, err)
 	if words := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:])); len(words) > 13 {

@@ -14,7 +14,7 @@ import (
 )
 
 // examineBudget bounds the look at the file before the daemon answers; what a larger file needs is done by Examine meanwhile.
-const examineBudget = 500 * time.Millisecond
+const examineBudget = 250 * time.Millisecond
 
 // damagedSuffix is the name of a file beside the log that says that Examine has found damage in it: the next Open begins a new one.
 const damagedSuffix = "-damaged"

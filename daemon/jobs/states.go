@@ -90,6 +90,7 @@ const (
 	codeOwnerChanged   = "owner_changed_job"
 	codeOwnerCancelled = "job_ended"
 	codeHoldPassed     = "hold_passed"
+	codeClockSetBack   = "clock_set_back"
 	codeProbeRefused   = "probe_refused"
 	codeProbeLost      = "probe_lost"
 	codeProbeQueue     = "probe_queue_full"

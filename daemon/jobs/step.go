@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/wire"
 )
 
 // Times that decide when a wait is over.
@@ -144,7 +145,21 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 		m.abandon(ctx, l, code, detail)
 		return false
 	}
+	if l.overstays(time.Now()) {
+		m.letGo(ctx, l, codeClockSetBack, "the job was left alone: its hold is over, and the clock was set back, so that Slurm would hold it longer")
+		return false
+	}
 	return true
+}
+
+// overstays says whether a job that is still held by its begin time has been held for longer than was meant: the clock was set back. A daemon that saw the job come
+// knows by a clock that nobody sets; a later one by a hold that is longer than any.
+func (l *life) overstays(now time.Time) bool {
+	if !l.enforced() || l.job.BeginAt.After(l.job.HoldUntil) {
+		return false
+	}
+	left := l.job.HoldUntil.Sub(now)
+	return left < -beginTolerance || left > wire.MaxHoldSeconds*time.Second+beginTolerance
 }
 
 // jobIn is a job in a look at the queue. One that somebody else may have made look like two is asked for again by its id.
@@ -400,6 +415,9 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 	}
 	if m.now().Mode != Enforce {
 		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
+	}
+	if l.overstays(now) {
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeClockSetBack, Detail: "the hold is over, and the clock was set back"})
 	}
 	if l.job.HoldUntil.Sub(now) < lastMoment {
 		return false
