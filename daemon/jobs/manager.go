@@ -156,7 +156,9 @@ type Manager struct {
 
 // life is one open job. Its fields belong to the goroutine that has set busy.
 type life struct {
-	job      decisionlog.Job
+	job decisionlog.Job
+	// holdEnds is HoldUntil by a clock that nobody sets.
+	holdEnds time.Time
 	estimate *estimator.Estimate
 	decision *decisionlog.Decision
 	probe    *probe
@@ -285,6 +287,7 @@ func (m *Manager) Close() {
 // adopt goes on with a job of the log.
 func (m *Manager) adopt(s decisionlog.Story) {
 	l := &life{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
+	l.holdEnds = endOfHold(s.Job, l.since, m.now().Hold)
 	l.looks, l.seen = looksOf(s)
 	if payload, err := m.config.Spool.Job(s.Job.Token); err == nil {
 		l.array = payload.Array != nil
@@ -505,7 +508,7 @@ func (m *Manager) record(ctx context.Context, s submission) bool {
 	}
 	s.job.ID = id
 	m.mu.Lock()
-	m.open[s.job.Token] = &life{job: s.job, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
+	m.open[s.job.Token] = &life{job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
 	m.mu.Unlock()
 	m.poke()
 	return true

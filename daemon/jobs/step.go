@@ -152,14 +152,17 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 	return true
 }
 
-// overstays says whether a job that is still held by its begin time has been held for longer than was meant: the clock was set back. A daemon that saw the job come
-// knows by a clock that nobody sets; a later one by a hold that is longer than any.
+// overstays says whether a job that is still held by its begin time has been held for longer than was meant: the clock was set back.
 func (l *life) overstays(now time.Time) bool {
-	if !l.enforced() || l.job.BeginAt.After(l.job.HoldUntil) {
-		return false
+	return l.enforced() && !l.job.BeginAt.After(l.job.HoldUntil) && now.Sub(l.holdEnds) > beginTolerance
+}
+
+// endOfHold is when the hold of a job of an earlier life ends by a clock that nobody sets. One that is longer than any hold was made by another clock: as long as holds are now.
+func endOfHold(j decisionlog.Job, now time.Time, hold time.Duration) time.Time {
+	if left := j.HoldUntil.Sub(now); left > wire.MaxHoldSeconds*time.Second+beginTolerance {
+		return now.Add(hold)
 	}
-	left := l.job.HoldUntil.Sub(now)
-	return left < -beginTolerance || left > wire.MaxHoldSeconds*time.Second+beginTolerance
+	return j.HoldUntil
 }
 
 // jobIn is a job in a look at the queue. One that somebody else may have made look like two is asked for again by its id.
