@@ -69,7 +69,7 @@ func TestUpgradesUnderLoad(t *testing.T) {
 	summary, broken, err := check.History(out, check.Played)
 	must(t, err)
 	missing := c.missing()
-	t.Logf("%d upgrades and reloads: %+v; %d answers without a row", upgrades, summary, missing)
+	t.Logf("%d upgrades and reloads: %+v; %d answers without a row; %d decisions come out again as they were", upgrades, summary, missing, c.replayed())
 	for _, b := range broken {
 		t.Error(b)
 	}

@@ -28,7 +28,7 @@ static int64_t now_us(clockid_t clock)
 static int away(int error)
 {
 	return (error >= 1001 && error <= 1099) || (error >= 1800 && error <= 1999) || error == SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT ||
-	       error == ESLURM_IN_STANDBY_MODE || error == ETIMEDOUT || error == ECONNREFUSED || error == EAGAIN || (error >= 5000 && error <= 5099);
+	       error == ESLURM_IN_STANDBY_MODE || error == ETIMEDOUT || error == ECONNREFUSED || error == ECONNRESET || error == EPIPE || error == EAGAIN || (error >= 5000 && error <= 5099);
 }
 
 int main(int argc, char **argv)
