@@ -223,6 +223,8 @@ type jobData struct {
 type memory struct {
 	// Missing says why there is no picture.
 	Missing string
+	// Earlier is the page of the job from which the answer was taken over, where there is no picture.
+	Earlier string
 	// Picture is its address.
 	Picture  string
 	Height   int
@@ -300,7 +302,12 @@ func (s *Server) job(r *http.Request) (answer, error) {
 func (s *Server) memoryOf(ctx context.Context, story decisionlog.Story, rank int) memory {
 	drawn, err := s.drawings.of(ctx, story, rank)
 	if err != nil {
-		return memory{Missing: s.whyNoPicture(story, err)}
+		m := memory{Missing: s.whyNoPicture(story, err)}
+		// Whether there was one is not worth a page that fails.
+		if from, err := s.config.Log.TakenFrom(ctx, story.Job.ID); err == nil && from > 0 {
+			m.Missing, m.Earlier = "The answer was taken over from an earlier job of the same kind.", fmt.Sprintf("/row/%d#memory", from)
+		}
+		return m
 	}
 	m := memory{Picture: fmt.Sprintf("/row/%d/memory.svg?gpu=%d", story.Job.ID, drawn.rank), Height: drawn.height, Subtitle: drawn.subtitle, Owners: drawn.owners, Alt: drawn.alt}
 	for n := range drawn.ranks {

@@ -96,6 +96,9 @@ func exampleLog(t testing.TB) (string, bundles) {
 		decisionlog.Transition{From: "held", To: "probing", SlurmJobID: 9, NewProbe: &decisionlog.Probe{Name: "gresize-probe-y"}})
 	add(decisionlog.Job{Token: "alone", UID: 0, Name: "array", Finished: true, SubmittedAt: at.Add(3 * time.Minute)}, "left_alone",
 		&decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: "array_job", Reason: "it is an array"})
+	add(decisionlog.Job{Token: "again", UID: 4000000001, Name: "train-gpt", SubmittedAt: at.Add(4 * time.Minute)}, "held", nil,
+		decisionlog.Transition{From: "held", To: "estimated", SlurmJobID: 11, Estimate: &answer, FromJob: died, Code: "answered_from_cache", Detail: "answered as job 7 was"},
+		decisionlog.Transition{From: "estimated", To: "verified", Finished: true})
 	record, err := os.ReadFile("testdata/rtx3060.gresize")
 	must(err)
 	return path, bundles{"died": record, "hostile": []byte("PK\x03\x04 no bundle")}
@@ -136,15 +139,15 @@ func TestPages(t *testing.T) {
 		says   []string
 		hasNot []string
 	}{
-		{"/", 200, []string{"4 jobs, the newest first", `href="/row/1"`, "8.25 GiB", "gpu:1 gpu12g", "leave alone", "odd_job_name", "row 4"}, nil},
-		{"/?user=4000000001&partition=&verdict=&state=&since=&until=", 200, []string{"2 jobs"}, []string{"array_job"}},
+		{"/", 200, []string{"5 jobs, the newest first", `href="/row/1"`, "8.25 GiB", "gpu:1 gpu12g", "leave alone", "odd_job_name", "row 4"}, nil},
+		{"/?user=4000000001&partition=&verdict=&state=&since=&until=", 200, []string{"3 jobs"}, []string{"array_job"}},
 		{"/?partition=gpu", 200, []string{"1 job", "of those chosen"}, nil},
-		{"/?partition=-", 200, []string{"2 jobs"}, nil},
+		{"/?partition=-", 200, []string{"3 jobs"}, nil},
 		{"/?verdict=rewrite", 200, []string{"1 job", "<option selected>rewrite</option>"}, nil},
 		{"/?verdict=oom", 200, []string{"1 job"}, nil},
 		{"/?state=open", 200, []string{"1 job", "<option selected>open</option>"}, nil},
 		{"/?state=left-alone", 200, []string{"2 jobs"}, nil},
-		{"/?since=2026-11-28T02:01:30Z", 200, []string{"2 jobs"}, nil},
+		{"/?since=2026-11-28T02:01:30Z", 200, []string{"3 jobs"}, nil},
 		{"/?until=2020-01-01", 200, []string{"No job is like that."}, nil},
 		{"/?before=1795831260001.1", 200, []string{`href="/">newest`}, []string{"array_job"}},
 		{"/?job=7", 303, nil, nil},
@@ -169,6 +172,7 @@ func TestPages(t *testing.T) {
 		{"/row/2", 200, []string{"There is no picture: its record cannot be read"}, nil},
 		{"/row/3", 200, []string{"There is no picture yet: the probe has not reported", "not known (yet)"}, nil},
 		{"/row/4", 200, []string{"There is no picture: the job was not tried out", "Row 4"}, nil},
+		{"/row/5", 200, []string{"taken over from an earlier job", `href="/row/1#memory"`, "answered as job 7 was"}, nil},
 		{"/row/1?gpu=0", 200, []string{"memory.svg?gpu=0"}, nil},
 		{"/row/1?gpu=3", 200, []string{"no GPU 3 in its record"}, nil},
 		{"/row/1?gpu=-1", 400, nil, nil},
@@ -179,7 +183,7 @@ func TestPages(t *testing.T) {
 		{"/row/1/memory.svg", 200, []string{"<svg", "GPU memory of job 7"}, []string{"linear.py", "<script"}},
 		{"/row/4/memory.svg", 404, nil, nil},
 		{"/row/1/other", 404, []string{"no such page"}, nil},
-		{"/report?since=2026-11-01", 200, []string{"4 jobs of 3 users", "gpu80g", "total", "changed to another card", "50.0 %", "1 <code>array_job</code>", "What these figures do not say"}, nil},
+		{"/report?since=2026-11-01", 200, []string{"5 jobs of 3 users", "gpu80g", "total", "changed to another card", "40.0 %", "1 <code>array_job</code>", "What these figures do not say"}, nil},
 		{"/report?user=12345", 200, []string{"No job is like that."}, nil},
 		{"/report?before=1.1", 400, nil, nil},
 		{"/health", 200, []string{"is well", "enforce", "22.05.8", "train-resnet"}, []string{"array_job"}},
