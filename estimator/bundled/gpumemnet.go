@@ -3,7 +3,9 @@ package bundled
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -14,6 +16,11 @@ import (
 
 // maxOwnShare: up to one in so many parameters may belong to no layer.
 const maxOwnShare = 100
+
+// knownOptimizers keep none, one or two numbers for each parameter and make no more than that in a step; beside them a counter or two.
+var knownOptimizers = []string{"SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "NAdam", "RAdam", "Adamax"}
+
+const maxStateRest = 0.1
 
 // byClass answers with GPUMemNet's nets: the upper edge of the class that a program is put into.
 func byClass(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
@@ -54,7 +61,7 @@ func byClass(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 }
 
 // layerList is the list of layers of the one network that is trained, as a printed summary has it. What the nets were not trained on is an error:
-// they know fp32, and an optimizer with two states of the size of the parameters.
+// they know fp32, and optimizers that keep up to two numbers for each parameter.
 func layerList(t *modules.Table) (gpumemnet.Program, error) {
 	var network *modules.Network
 	for i := range t.Networks {
@@ -72,10 +79,15 @@ func layerList(t *modules.Table) (gpumemnet.Program, error) {
 		return gpumemnet.Program{}, errors.New("no network that is trained, with a batch, was seen")
 	case network.Trainable < network.Parameters:
 		return gpumemnet.Program{}, errors.New("parameters without gradients: the nets know networks that are trained whole")
-	case len(t.Optimizers) != 1 || t.Optimizers[0].StateMultiplier() < 1.9 || t.Optimizers[0].StateMultiplier() > 2.1:
-		return gpumemnet.Program{}, errors.New("the nets know one optimizer that keeps two numbers for each parameter, as Adam does")
+	case len(t.Optimizers) != 1:
+		return gpumemnet.Program{}, fmt.Errorf("%d optimizers: the nets know programs with one", len(t.Optimizers))
 	}
-	p := gpumemnet.Program{Batch: network.Batch}
+	states := math.Round(t.Optimizers[0].StateMultiplier())
+	if !slices.Contains(knownOptimizers, t.Optimizers[0].Class) || math.Abs(t.Optimizers[0].StateMultiplier()-states) > maxStateRest {
+		return gpumemnet.Program{}, fmt.Errorf("the optimizer %.64q keeps %.2f numbers for each parameter: the nets know %s", t.Optimizers[0].Class, t.Optimizers[0].StateMultiplier(),
+			strings.Join(knownOptimizers, ", "))
+	}
+	p := gpumemnet.Program{Batch: network.Batch, OptimizerStates: int64(states)}
 	own := int64(0) // parameters that belong to no layer, such as a class token
 	attention := -1 // the last attention, to which an output layer belongs that is never called by itself
 	for i := range network.Modules {
@@ -84,7 +96,7 @@ func layerList(t *modules.Table) (gpumemnet.Program, error) {
 			p.Layers[attention].Parameters += m.Parameters
 			continue
 		}
-		if !m.Leaf && m.Class != "MultiheadAttention" {
+		if !m.Leaf && m.Class != "MultiheadAttention" && m.Class != "BatchNormAct2d" {
 			own += m.Parameters
 			continue
 		}

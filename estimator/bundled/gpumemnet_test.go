@@ -48,6 +48,9 @@ func TestLayerList(t *testing.T) {
 				return cmp.Or(strings.Compare(a.Class, b.Class), cmp.Compare(a.Activations, b.Activations), cmp.Compare(a.Parameters, b.Parameters))
 			})
 		}
+		if got.OptimizerStates != 2 {
+			t.Errorf("%s: %d states, Adam keeps 2", kind, got.OptimizerStates)
+		}
 		if got.Batch != want.Batch || !slices.Equal(got.Layers, want.Layers) {
 			t.Errorf("%s: batch %d of %v\nwant batch %d of %v", kind, got.Batch, got.Layers, want.Batch, want.Layers)
 		}
@@ -65,7 +68,8 @@ func TestGPUMemNet(t *testing.T) {
 		t.Errorf("%v, %+v", err, e)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"sgd", strings.Replace(whole, `"state_bytes":`, `"state_bytes":0,"was":`, 1), "optimizer"},
+		{"another optimizer", strings.Replace(whole, `"optimizer":"`, `"optimizer":"Lion","was":"`, 1), "Lion"},
+		{"states of no whole number", strings.Replace(whole, `"state_bytes":`, `"state_bytes":1000000,"was":`, 1), "numbers for each parameter"},
 		{"half", strings.Replace(whole, `"output_dtype":"float32"`, `"output_dtype":"float16"`, 3), "fp32"},
 		{"compiled", strings.Replace(whole, `"compiled":false`, `"compiled":true`, 1), "compiled"},
 		{"frozen", strings.Replace(whole, `"trainable":`, `"trainable":1,"was":`, 1), "gradients"},

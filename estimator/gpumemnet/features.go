@@ -19,15 +19,16 @@ var tokenOf = map[string]string{
 	"Linear": "linear", "Conv1D": "linear", "Conv2d": "conv2d", "BatchNorm1d": "batch_norm", "BatchNorm2d": "batch_norm", "LayerNorm": "layer_norm",
 	"Dropout": "dropout", "MultiheadAttention": "attention", "Embedding": "embedding", "MaxPool2d": "pool", "AvgPool2d": "pool",
 	"AdaptiveAvgPool2d": "pool", "Softmax": "activation", "LogSoftmax": "activation", "ReLU6": "activation", "GELUActivation": "activation",
+	"NewGELUActivation": "activation", "QuickGELUActivation": "activation", "BatchNormAct2d": "batch_norm", "Sigmoid": "activation",
 	"Identity": "activation", "ReLU": "activation", "LeakyReLU": "activation", "PReLU": "activation", "ELU": "activation", "SELU": "activation",
 	"GELU": "activation", "Tanh": "activation", "SiLU": "activation", "Softplus": "activation", "Mish": "activation",
 }
 
 // functions are the activation functions in the order of the angle that stands for each.
-var functions = []string{"Identity", "ReLU", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "Tanh", "SiLU", "Softplus", "Mish"}
+var functions = []string{"Identity", "ReLU", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "Tanh", "SiLU", "Softplus", "Mish", "Sigmoid"}
 
 // likeFunction are classes that stand for one of them.
-var likeFunction = map[string]string{"ReLU6": "ReLU", "GELUActivation": "GELU"}
+var likeFunction = map[string]string{"ReLU6": "ReLU", "GELUActivation": "GELU", "NewGELUActivation": "GELU", "QuickGELUActivation": "GELU"}
 
 // tokensOf are the kinds of token of each kind of program, in the order of their one-hot place; countsOf those that are counted as features.
 var (
@@ -46,7 +47,7 @@ var (
 
 // featureNames are the names of the scalar features of a kind, in their order.
 func featureNames(k Kind) []string {
-	names := append([]string{"depth", "activations", "activations_batch", "parameters", "batch"}, countsOf[k]...)
+	names := append([]string{"depth", "activations", "activations_batch", "parameters", "batch", "optimizer_states"}, countsOf[k]...)
 	return append(names, "function_sin", "function_cos")
 }
 
@@ -79,7 +80,7 @@ func (p Program) kind() (Kind, error) {
 	return "", &Unknown{"unknown_layer", "no layer of weights that the nets know"}
 }
 
-// features makes what the nets see of a program: the published scalars, as counted, and a token for each layer.
+// features makes what the nets see of a program: the published scalars and the states of the optimizer, as counted, and a token for each layer.
 func (w *weights) features(p Program) (x []float64, tokens []token, err error) {
 	counts, used := map[string]int{}, map[string]int{}
 	var activations, parameters int64
@@ -113,7 +114,7 @@ func (w *weights) features(p Program) (x []float64, tokens []token, err error) {
 		}
 	}
 	angle := float64(function) * math.Pi / float64(len(functions))
-	x = []float64{float64(counts[depthOf[w.Kind]]), float64(activations), float64(activations) * float64(p.Batch), float64(parameters), float64(p.Batch)}
+	x = []float64{float64(counts[depthOf[w.Kind]]), float64(activations), float64(activations) * float64(p.Batch), float64(parameters), float64(p.Batch), float64(p.OptimizerStates)}
 	for _, c := range countsOf[w.Kind] {
 		x = append(x, float64(counts[c]))
 	}

@@ -23,10 +23,12 @@ type Layer struct {
 	Parameters int64
 }
 
-// Program is what the nets are told: the layers in the order of the forward pass, and the samples of one batch.
+// Program is what the nets are told: the layers in the order of the forward pass, the samples of one batch, and how many numbers the optimizer keeps for
+// each parameter: 0 as SGD does, 1 as with momentum, 2 as Adam.
 type Program struct {
-	Layers []Layer
-	Batch  int64
+	Layers          []Layer
+	Batch           int64
+	OptimizerStates int64
 }
 
 // Kind is a family of programs, for which there is a net of its own.

@@ -15,13 +15,14 @@ import (
 // goldenCase is a program of the training data, its features in Python and what PyTorch makes of them.
 type goldenCase struct {
 	Batch   int64                `json:"batch"`
+	States  int64                `json:"optimizer_states"`
 	Layers  [][3]any             `json:"layers"`
 	Scalars []float64            `json:"scalars"`
 	Logits  map[string][]float64 `json:"logits"`
 }
 
 func (c *goldenCase) program() Program {
-	p := Program{Batch: c.Batch}
+	p := Program{Batch: c.Batch, OptimizerStates: c.States}
 	for _, l := range c.Layers {
 		p.Layers = append(p.Layers, Layer{l[0].(string), int64(l[1].(float64)), int64(l[2].(float64))})
 	}
@@ -100,6 +101,7 @@ func TestNoAnswer(t *testing.T) {
 		{"only pools", "unknown_layer", "", Program{Batch: 8, Layers: []Layer{{"MaxPool2d", 10, 0}}}},
 		{"layer norm in a perceptron", "unknown_layer", "LayerNorm", Program{Batch: 8, Layers: []Layer{linear, {"LayerNorm", 10, 20}}}},
 		{"huge batch", "outside_training", "batch 100000", Program{Batch: 100000, Layers: []Layer{linear, {"ReLU", 1000, 0}}}},
+		{"an optimizer that keeps much", "outside_training", "optimizer_states 9", Program{Batch: 8, OptimizerStates: 9, Layers: []Layer{linear, {"ReLU", 1000, 0}}}},
 		{"too many layers", "outside_training", "depth", Program{Batch: 8, Layers: make([]Layer, 200)}},
 		{"negative", "outside_training", "-1", Program{Batch: 8, Layers: []Layer{{"Linear", -1, 5}}}},
 		{"overflow", "outside_training", "", Program{Batch: 8, Layers: []Layer{{"Linear", math.MaxInt64, 5}}}},
@@ -124,7 +126,7 @@ func TestAnyProgram(t *testing.T) {
 		classes = append(classes, c)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		p := Program{Batch: rapid.Int64().Draw(t, "batch")}
+		p := Program{Batch: rapid.Int64().Draw(t, "batch"), OptimizerStates: rapid.Int64().Draw(t, "states")}
 		for range rapid.IntRange(0, 20).Draw(t, "layers") {
 			p.Layers = append(p.Layers, Layer{rapid.SampledFrom(classes).Draw(t, "class"),
 				rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 1e6)).Draw(t, "activations"), rapid.OneOf(rapid.Int64(), rapid.Int64Range(0, 1e6)).Draw(t, "parameters")})

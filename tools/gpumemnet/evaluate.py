@@ -26,6 +26,7 @@ CLASSES = {
     "linear": "Linear", "batch_normalization": "BatchNorm1d", "dropout": "Dropout", "conv2d": "Conv2d", "batchnorm2d": "BatchNorm2d",
     "adaptive_avg_pool2d": "AdaptiveAvgPool2d", "softmax": "Softmax",
 }
+ADAM_STATES = 2  # they trained with Adam
 LOWEST_MIB = 1400  # below, the monitor saw nothing of the run
 
 
@@ -55,7 +56,7 @@ def transformers(folder):
         spec = {
             "kind": "transformer", "classes": int(row["num_classes"]), "width": int(row["embedding_size"]), "depth": int(row["num_layers"]),
             "heads": int(row["num_heads"] or 8), "feed_forward": int(row["ff_hidden_size"]), "sequence": int(row["seq_length"]),
-            "vocabulary": int(row["vocab_size"]), "batch": int(row["batch_size"]), "dropout": 0.1, "own": 0, "eager": 0, "tokens": 0,
+            "vocabulary": int(row["vocab_size"]), "batch": int(row["batch_size"]), "dropout": 0.1, "own": 0, "eager": 0, "tokens": 0, "states": ADAM_STATES,
         }
         yield {"batch": spec["batch"], "layers": programs.summary(spec)}, int(row["max_gpu_memory_mib"]), row["status"] != "SUCCESSFUL"
 
@@ -89,7 +90,7 @@ def unseen(folder):
 
 
 def ask(cases):
-    lines = "".join(json.dumps({"batch": c["batch"], "layers": c["layers"]}) + "\n" for c, _, _ in cases)
+    lines = "".join(json.dumps({"batch": c["batch"], "optimizer_states": ADAM_STATES, "layers": c["layers"]}) + "\n" for c, _, _ in cases)
     answered = subprocess.run(["go", "run", "./tools/gpumemnet/classify"], input=lines, stdout=subprocess.PIPE, universal_newlines=True, check=True, cwd=os.path.join(HERE, "..", ".."))
     return [json.loads(line) for line in answered.stdout.splitlines()]
 

@@ -8,10 +8,11 @@ LAYERS = {
     "Linear": "linear", "Conv1D": "linear", "Conv2d": "conv2d", "BatchNorm1d": "batch_norm", "BatchNorm2d": "batch_norm", "LayerNorm": "layer_norm",
     "Dropout": "dropout", "MultiheadAttention": "attention", "Embedding": "embedding", "MaxPool2d": "pool", "AvgPool2d": "pool",
     "AdaptiveAvgPool2d": "pool", "Softmax": "activation", "LogSoftmax": "activation", "ReLU6": "activation", "GELUActivation": "activation",
+    "NewGELUActivation": "activation", "QuickGELUActivation": "activation", "BatchNormAct2d": "batch_norm",
 }
 LAYERS.update((name, "activation") for name in programs.ACTIVATIONS)
 # Which of the published activation functions a class stands for.
-FUNCTIONS = dict({name: name for name in programs.ACTIVATIONS}, ReLU6="ReLU", GELUActivation="GELU")
+FUNCTIONS = dict({name: name for name in programs.ACTIVATIONS}, ReLU6="ReLU", GELUActivation="GELU", NewGELUActivation="GELU", QuickGELUActivation="GELU")
 
 TOKENS = {
     "mlp": ("linear", "batch_norm", "activation", "dropout"),
@@ -27,7 +28,7 @@ DEPTH = {"mlp": "linear", "cnn": "conv2d", "transformer": "layer_norm"}
 
 
 def names(kind):
-    return ["depth", "activations", "activations_batch", "parameters", "batch"] + list(COUNTS[kind]) + ["function_sin", "function_cos"]
+    return ["depth", "activations", "activations_batch", "parameters", "batch", "optimizer_states"] + list(COUNTS[kind]) + ["function_sin", "function_cos"]
 
 
 def listed(kind, layers):
@@ -35,8 +36,8 @@ def listed(kind, layers):
     return [l for l in layers if l[0] != "Flatten" and (kind == "mlp" or l[0] != "Identity")]
 
 
-def scalars(kind, layers, batch):
-    """The published features, as counted: nothing is scaled here."""
+def scalars(kind, layers, batch, states):
+    """The published features, and the numbers that the optimizer keeps for each parameter, as counted: nothing is scaled here."""
     layers = listed(kind, layers)
     count = lambda token: sum(LAYERS[l[0]] == token for l in layers)
     activations = sum(l[1] for l in layers)
@@ -44,7 +45,7 @@ def scalars(kind, layers, batch):
     function = max(programs.ACTIVATIONS, key=lambda name: (used.count(name), -programs.ACTIVATIONS.index(name)))
     angle = programs.ACTIVATIONS.index(function) * math.pi / len(programs.ACTIVATIONS)
     depth = count(DEPTH[kind])
-    return [depth, activations, activations * batch, sum(l[2] for l in layers), batch] + [count(c) for c in COUNTS[kind]] + [math.sin(angle), math.cos(angle)]
+    return [depth, activations, activations * batch, sum(l[2] for l in layers), batch, states] + [count(c) for c in COUNTS[kind]] + [math.sin(angle), math.cos(angle)]
 
 
 def tokens(kind, layers):

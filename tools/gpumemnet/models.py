@@ -64,6 +64,18 @@ class CNN(nn.Module):
         return self.softmax(self.classes(torch.flatten(self.average(x), 1)))
 
 
+class Squeeze(nn.Module):
+    """Squeeze and excitation: the planes are weighed by what their averages say."""
+
+    def __init__(self, planes, share):
+        super().__init__()
+        narrow = max(1, planes // share)
+        self.average, self.narrow, self.relu, self.wide, self.gate = nn.AdaptiveAvgPool2d(1), nn.Conv2d(planes, narrow, 1), nn.ReLU(), nn.Conv2d(narrow, planes, 1), nn.Sigmoid()
+
+    def forward(self, x):
+        return x * self.gate(self.wide(self.relu(self.narrow(self.average(x)))))
+
+
 class Block(nn.Module):
     """One block of a stage, with a way past it unless the network is plain."""
 
@@ -72,6 +84,8 @@ class Block(nn.Module):
         layers = []
         for a, b, kernel, step, groups in block_convs(s, inputs, inside, outputs, stride):
             layers += [nn.Conv2d(a, b, kernel, step, kernel // 2, groups=groups, bias=not s["batch_norm"])] + _after(s, nn.BatchNorm2d(b))
+        if s["squeeze"]:
+            layers.append(Squeeze(outputs, s["squeeze"]))
         self.layers = nn.Sequential(*layers)
         self.past = None
         if s["block"] == "inverted":

@@ -8,21 +8,24 @@ What differs from the published recipe, and why:
 - Transformers: half of the vocabularies are of usual size (8 to 128 thousand), and half of the programs have their attention in plain layers (query, key,
   value, output), as those of Hugging Face do: published vocabularies go to a million, so that the embedding is nearly all of the network.
 - Residual and dense ConvNets are kept: the published parser cannot count them, this one can.
-- A third of the ConvNets are built in stages (blocks as in ResNet and MobileNet, batches up to 128), some with a head of wide linear layers as in
-  VGG, and transformers have up to 48 layers: a net answers only for what lies in the range of its training, and real networks are like that.
+- A third of the ConvNets are built in stages (blocks as in ResNet and MobileNet, some with squeeze and excitation, batches up to 128), some with a head of
+  wide linear layers as in VGG, and transformers have up to 48 layers: a net answers only for what lies in the range of its training, and real networks are like that.
+- The optimizer is Adam in half of the perceptrons and ConvNets, else SGD with or without momentum: the published nets know Adam alone, and call everything that.
 """
 import math
 import random
 
 MIB = 1 << 20
 KINDS = ("mlp", "cnn", "transformer")
+# The optimizers, by the numbers that each keeps for a parameter.
+STATES = (0, 1, 2, 2)
 # In the order of the angle that stands for each in the features.
-ACTIVATIONS = ("Identity", "ReLU", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "Tanh", "SiLU", "Softplus", "Mish")
+ACTIVATIONS = ("Identity", "ReLU", "LeakyReLU", "PReLU", "ELU", "SELU", "GELU", "Tanh", "SiLU", "Softplus", "Mish", "Sigmoid")
 MOST_TRIES = 300
 # Ranges of rough need, MiB, from which a row draws one.
 RANGES = {
     "mlp": ((0, 300), (300, 1000), (1000, 2000), (2000, 3000), (3000, 4500)),
-    "cnn": ((0, 4000), (4000, 8000), (8000, 16000), (16000, 24000), (24000, 32000), (32000, 40000), (40000, 70000)),
+    "cnn": ((0, 4000), (4000, 8000), (8000, 16000), (16000, 24000), (24000, 32000), (32000, 40000), (40000, 70000), (70000, 700000)),
     "transformer": ((0, 4000), (4000, 8000), (8000, 16000), (16000, 24000), (24000, 32000), (32000, 40000), (40000, 70000)),
 }
 
@@ -34,9 +37,15 @@ def draw(seed, kind, index):
     make, rough = {"mlp": (_mlp, _rough_mlp), "cnn": (_cnn, _rough_cnn), "transformer": (_transformer, _rough_transformer)}[kind]
     for _ in range(MOST_TRIES):
         spec = make(rng)
+        spec["states"] = 2 if kind == "transformer" else rng.choice(STATES)
         if low <= rough(spec) / MIB < high:
             break
     return spec
+
+
+def _share(s):
+    """Of what Adam takes for each parameter, roughly: gradients, states and what a step makes."""
+    return (0.55, 0.75, 1)[s["states"]]
 
 
 # -- multi-layer perceptrons
@@ -70,7 +79,7 @@ def _rough_mlp(s):
         parameters += last * width + width
         activations += width * (2 + s["batch_norm"] + (s["dropout"] > 0))
         last = width
-    return 4 * (5.2 * parameters + 0.8 * activations * s["batch"])
+    return 4 * (5.2 * _share(s) * parameters + 0.8 * activations * s["batch"])
 
 
 # -- ConvNets
@@ -90,7 +99,7 @@ def _cnn(rng):
 def _stages(rng):
     return {
         "kind": "cnn", "channels": 3, "classes": rng.randint(2, 1000), "shape": "stages", "block": rng.choice(("plain", "basic", "bottleneck", "inverted")),
-        "blocks": ",".join(str(rng.randint(1, 6)) for _ in range(4)), "filters": rng.randrange(16, 97, 8), "stem": rng.choice((1, 2, 4)),
+        "blocks": ",".join(str(rng.randint(1, 8)) for _ in range(4)), "filters": rng.randrange(16, 97, 8), "squeeze": rng.choice((0, 0, 4)), "stem": rng.choice((1, 2, 4)),
         "batch": rng.randrange(2, 129, 2), "edge": rng.randrange(32, 257, 32), "activation": rng.choice(ACTIVATIONS[1:]), "batch_norm": rng.randint(0, 1),
         "dropout": rng.choice((0, 0, 0, 0.3)), "head": rng.choice((0, 0, 1024, 4096)),
     }
@@ -147,7 +156,7 @@ def _rough_stages(s):
             activations += outputs * edge * edge * each
     if s["head"]:
         parameters += 49 * block[2] * s["head"] + s["head"] ** 2
-    return 4 * (4.7 * parameters + 0.9 * activations * s["batch"])
+    return 4 * (4.7 * _share(s) * parameters + 0.9 * activations * s["batch"])
 
 
 def _rough_cnn(s):
@@ -161,7 +170,7 @@ def _rough_cnn(s):
         if s["shape"] == "dense":
             activations += last * edge * edge
         last = last + filters if s["shape"] == "dense" else filters
-    return 4 * (4.7 * parameters + 0.9 * activations * s["batch"])
+    return 4 * (4.7 * _share(s) * parameters + 0.9 * activations * s["batch"])
 
 
 # -- transformers
@@ -188,7 +197,7 @@ def _rough_transformer(s):
         activations += 3 * s["batch"] * s["heads"] * s["sequence"] ** 2 * s["depth"]
     if s["tokens"]:
         activations += 3 * places * s["vocabulary"]
-    return 4 * (4.6 * parameters + activations)
+    return 4 * (4.6 * _share(s) * parameters + activations)
 
 
 # -- models: torch is imported where it is needed, for the specs need none
@@ -223,10 +232,11 @@ def layers_of(model, batch, forward):
 
     def seen(module, args, output):
         output = output[0] if isinstance(output, tuple) else output
-        layers.append((type(module).__name__, output.numel() // batch, sum(p.numel() for p in module.parameters())))
+        own = module.parameters(recurse=isinstance(module, torch.nn.MultiheadAttention))
+        layers.append((type(module).__name__, output.numel() // batch, sum(p.numel() for p in own)))
 
     for module in model.modules():
-        if isinstance(module, torch.nn.MultiheadAttention) or not list(module.children()):
+        if isinstance(module, torch.nn.MultiheadAttention) or type(module).__name__ == "BatchNormAct2d" or not list(module.children()):
             module.register_forward_hook(seen)
     forward()
     return layers

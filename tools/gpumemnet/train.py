@@ -4,7 +4,7 @@
 
 What the published training does wrong is not repeated:
 - each fold trains a net of its own, made anew; the published code passes one net through all folds, so that two of three are tested on what it has seen;
-- rows with equal features are in the same fold;
+- rows with equal features are in the same fold, and a fold's features are scaled by what its training rows say;
 - rows are drawn so that no class holds nearly all of them, and beside the accuracy stands that of the constant answer.
 The features are the published ones. What counts without bound (all but sine and cosine) goes into the net as log(1 + x), standardised; the published nets
 take the raw counts, up to 1e11; --raw does so, too.
@@ -29,7 +29,7 @@ SEED = 42
 FOLDS = 3
 BATCH = 128
 PATIENCE = 30
-RATE = 3e-3
+RATES = {"mlp": 5e-3, "encoder": 1e-2}
 MIB = 1 << 20
 # Upper edges of the classes, MiB that PyTorch reserves; beyond the last lies what did not fit.
 EDGES = {"mlp": [1000, 2000, 3000, 4000, 5000], "cnn": [8000, 16000, 24000, 32000, 40000], "transformer": [8000, 16000, 24000, 32000, 40000]}
@@ -40,22 +40,30 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 class Data:
     """Rows as tensors. Tokens are padded for each batch, not here."""
 
-    def __init__(self, kind, rows, scale=None, raw=False):
+    def __init__(self, kind, rows, raw=False):
         self.kind = kind
         self.layers = [features.unpack(r["layers"]) for r in rows]
         specs = [dict(item.split("=", 1) for item in r["spec"].split()) for r in rows]
-        self.scalars = [features.scalars(kind, l, int(s["batch"])) for l, s in zip(self.layers, specs)]
+        self.states = [int(s["states"]) for s in specs]
+        self.scalars = [features.scalars(kind, l, int(s["batch"]), states) for l, s, states in zip(self.layers, specs, self.states)]
         self.tokens = [features.tokens(kind, l) for l in self.layers]
         self.raw = raw
         self.classes = torch.tensor([class_of(kind, r) for r in rows])
-        self.scale = scale or self.measure()
-        self.x = self.scaled(torch.tensor(self.scalars, dtype=torch.float64))
-        self.t = [self.scaled_tokens(t) for t in self.tokens]
+        # Equal layers once each, with their number (nets.Encoder).
+        self.kept = [list(dict.fromkeys(t)) for t in self.tokens]
+        self.counts = [torch.tensor([float(t.count(token)) for token in kept]) for t, kept in zip(self.tokens, self.kept)]
+        self.rescale(range(len(rows)))
 
-    def measure(self):
+    def rescale(self, rows):
+        """Scales all rows by what the given ones say: those that a net is trained on, for no test may tell anything to its training."""
+        self.scale = self.measure(rows)
+        self.x = self.scaled(torch.tensor(self.scalars, dtype=torch.float64))
+        self.t = [self.scaled_tokens(t) for t in self.kept]
+
+    def measure(self, rows):
         """Means and deviations of what is scaled; they go with the weights."""
-        x = self.logs(torch.tensor(self.scalars, dtype=torch.float64)[:, :-2])
-        t = torch.log1p(torch.tensor([token[1:] for sequence in self.tokens for token in sequence], dtype=torch.float64))
+        x = self.logs(torch.tensor([self.scalars[i] for i in rows], dtype=torch.float64)[:, :-2])
+        t = torch.log1p(torch.tensor([token[1:] for i in rows for token in self.tokens[i]], dtype=torch.float64))
         if self.raw:
             return {"mean": [0.0] * x.shape[1], "deviation": [1.0] * x.shape[1], "token_mean": t.mean(0).tolist(), "token_deviation": t.std(0).tolist()}
         return {
@@ -81,8 +89,7 @@ class Data:
         if not with_tokens:
             return self.x[rows], None, None
         t = torch.nn.utils.rnn.pad_sequence([self.t[i] for i in rows], batch_first=True)
-        lengths = torch.tensor([len(self.t[i]) for i in rows])
-        return self.x[rows], t, torch.arange(t.shape[1]).unsqueeze(0) >= lengths.unsqueeze(1)
+        return self.x[rows], t, torch.nn.utils.rnn.pad_sequence([self.counts[i] for i in rows], batch_first=True)
 
     def groups(self):
         """A number for each row that is the same for equal features, whatever the order of the rows."""
@@ -110,7 +117,7 @@ def batches(data, rows, with_tokens, generator=None):
     """Rows in batches; those of one batch are about equally long where tokens are padded. A batch norm needs two rows."""
     order = [rows[i] for i in torch.randperm(len(rows), generator=generator)] if generator else list(rows)
     if with_tokens:
-        order.sort(key=lambda i: len(data.t[i]) // 16)
+        order.sort(key=lambda i: len(data.t[i]) // 8)
     parts = [order[i : i + BATCH] for i in range(0, len(order), BATCH)]
     if generator:
         parts = [parts[i] for i in torch.randperm(len(parts), generator=generator)]
@@ -135,7 +142,7 @@ def fit(which, data, rows, epochs, seed):
     order = [rows[i] for i in torch.randperm(len(rows), generator=generator)]
     held, used = order[: len(order) // 10], order[len(order) // 10 :]
     net = nets.make(which, data.kind, data.x.shape[1], data.t[0].shape[1], class_count(data.kind))
-    optimizer = torch.optim.Adam(net.parameters(), lr=RATE)
+    optimizer = torch.optim.Adam(net.parameters(), lr=RATES[which], fused=True)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
     best, best_state, since = float("inf"), None, 0
     for epoch in range(epochs):
@@ -179,6 +186,7 @@ def cross_validate(which, data, epochs):
     answers = torch.zeros_like(data.classes)
     for k in range(FOLDS):
         train, test = torch.nonzero(fold != k).flatten().tolist(), torch.nonzero(fold == k).flatten().tolist()
+        data.rescale(train)
         net, ran = fit(which, data, train, epochs, SEED + k)
         answers[test] = predict(net, data, test, which == "encoder").argmax(1)
         print("  fold %d: %d epochs, accuracy %.3f" % (k, ran, float((answers[test] == data.classes[test]).double().mean())), flush=True)
@@ -188,13 +196,13 @@ def cross_validate(which, data, epochs):
 def golden(data, made, count=12):
     """Features of some rows and what PyTorch makes of them, in 64-bit arithmetic."""
     rows = torch.randperm(len(data.t), generator=torch.Generator().manual_seed(SEED))[:count].tolist()
-    cases = [{"batch": int(data.scalars[i][4]), "layers": data.layers[i], "scalars": data.scalars[i], "logits": {}} for i in rows]
+    cases = [{"batch": int(data.scalars[i][4]), "optimizer_states": data.states[i], "layers": data.layers[i], "scalars": data.scalars[i], "logits": {}} for i in rows]
     for which, net in made.items():
         double = net.double().eval()
         for i, case in zip(rows, cases):
-            x, t, padding = data.batch([i], True)
+            x, t, counts = data.batch([i], True)
             with torch.no_grad():
-                case["logits"][which] = double(x.double(), t.double(), padding)[0].tolist()
+                case["logits"][which] = double(x.double(), t.double(), counts.double())[0].tolist()
     return cases
 
 
@@ -218,6 +226,7 @@ def main():
         began = time.monotonic()
         result[which] = cross_validate(which, data, int(epochs))
         print("%s %s: %s, %.0f s" % (args.kind, which, json.dumps(result[which]), time.monotonic() - began), flush=True)
+        data.rescale(range(len(rows)))
         if args.out:
             made[which], _ = fit(which, data, list(range(len(rows))), int(epochs), SEED)
     if args.scores:
@@ -229,7 +238,7 @@ def main():
         content = {
             "schema": SCHEMA, "kind": args.kind, "answers": best, "edges_mib": EDGES[args.kind], "full_class": FULL_CLASS[args.kind],
             "features": features.names(args.kind), "least": x.min(0).values.tolist(), "most": x.max(0).values.tolist(),
-            "most_tokens": max(len(t) for t in data.t), "tokens": list(features.TOKENS[args.kind]), "logarithms": not args.raw, **data.scale,
+            "most_tokens": max(len(t) for t in data.tokens), "tokens": list(features.TOKENS[args.kind]), "logarithms": not args.raw, **data.scale,
             "nets": {which: nets.dump(net) for which, net in made.items()},
         }
         write(args.out, content)

@@ -1,4 +1,4 @@
-// Command classify asks GPUMemNet's nets about programs: one JSON object a line in ({"batch":B,"layers":[[CLASS,OUTPUTS,PARAMETERS],…]}), one out.
+// Command classify asks GPUMemNet's nets about programs: one JSON object a line in ({"batch":B,"optimizer_states":S,"layers":[[CLASS,OUTPUTS,PARAMETERS],…]}), one out.
 package main
 
 import (
@@ -31,13 +31,14 @@ func run() error {
 	out := json.NewEncoder(os.Stdout)
 	for in.Scan() {
 		var line struct {
-			Batch  int64
-			Layers []layer
+			Batch           int64
+			OptimizerStates int64 `json:"optimizer_states"`
+			Layers          []layer
 		}
 		if err := json.Unmarshal(in.Bytes(), &line); err != nil {
 			return err
 		}
-		p := gpumemnet.Program{Batch: line.Batch}
+		p := gpumemnet.Program{Batch: line.Batch, OptimizerStates: line.OptimizerStates}
 		for _, l := range line.Layers {
 			p.Layers = append(p.Layers, l.Layer)
 		}
