@@ -22,11 +22,19 @@ type Ahead struct {
 	// BatchesVary says how the batches or samples of a data set differ. StepsUneven: steps without a data loader allocated other sizes each.
 	BatchesVary string `json:"batches_vary,omitempty"`
 	StepsUneven bool   `json:"steps_uneven,omitempty"`
+	// BatchSpread is by which part of the larger one the lengths of rows differ that a batch puts one after the other; small ones only.
+	BatchSpread float64 `json:"batch_spread,omitempty"`
 }
+
+// spreadFactor is by how many times the spread of the batches that were seen the interval is widened: a choice, fitted to nothing.
+const spreadFactor = 2
 
 func (h *Ahead) check() error {
 	if h.StepLeavesBytes < 0 || h.StepLeavesBytes > maxMemoryBytes {
 		return errors.New("step_leaves_bytes: out of range")
+	}
+	if !(h.BatchSpread >= 0 && h.BatchSpread <= 1) {
+		return errors.New("batch_spread: out of range")
 	}
 	return nil
 }
@@ -61,5 +69,7 @@ func (a *answer) judgeAhead(h *Ahead) {
 		a.lower(estimator.Low, "batches_vary", "a later batch may be larger: "+h.BatchesVary)
 	case h.StepsUneven:
 		a.lower(estimator.Low, "batches_vary", "a later step may take more: the last ones allocated different sizes")
+	case h.BatchSpread > 0:
+		a.lower(estimator.High, "batches_vary", fmt.Sprintf("batches differ in length by up to %.1f %%: the interval covers %d times that", 100*h.BatchSpread, spreadFactor))
 	}
 }

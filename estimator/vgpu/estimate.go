@@ -2,6 +2,7 @@ package vgpu
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -36,6 +37,7 @@ func (r *rankReport) allowance() int64 {
 			bytes += b.LargestBytes
 		}
 	}
+	percent = max(percent, int64(math.Ceil(100*spreadFactor*r.Coverage.BatchSpread)))
 	bytes += r.Coverage.Tuning.WorkspaceBytes
 	return min(bytes, maxMemoryBytes) + r.PeakReservedBytes/100*percent
 }

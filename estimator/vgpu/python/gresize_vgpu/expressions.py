@@ -76,7 +76,7 @@ COMPARISONS = {
 }
 # Functions of numbers, by the names that they have.
 PURE = {
-    "int": int, "float": float, "bool": bool, "abs": abs, "min": min, "max": max, "round": round,
+    "int": int, "float": float, "bool": bool, "abs": abs, "min": min, "max": max, "round": round, "len": len,
     "math.floor": math.floor, "math.ceil": math.ceil, "math.sqrt": math.sqrt, "math.log": math.log, "math.log2": math.log2, "math.exp": math.exp,
     "math.cos": math.cos, "math.sin": math.sin,
 }

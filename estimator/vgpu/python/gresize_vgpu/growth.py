@@ -1,5 +1,6 @@
 """Sizes that grow with a counter, and the functions of the program that a training step reaches, where they may."""
 import ast
+import inspect
 import sys
 
 from . import light, sources
@@ -108,7 +109,7 @@ class Reach:
     """The functions of the program that some statements call, with the scopes of their calls."""
 
     def __init__(self):
-        self.scopes, self.seen, self.modules = [], set(), set()
+        self.scopes, self.seen, self.modules, self.codes = [], set(), set(), set()
 
     def statements(self, statements, scope, depth=0):
         if depth > DEEPEST:
@@ -122,7 +123,7 @@ class Reach:
                     self.feeder(resolve(given, scope))
 
     def function(self, function, call, scope, depth, owner=None):
-        if not sources.is_users_function(function) or len(self.scopes) >= MOST_REACHED:
+        if not sources.is_users_function(function) or len(self.scopes) >= MOST_REACHED or sources.code_of(function) in self.codes:
             return
         key = sources.code_of(function), id(getattr(function, "__self__", owner))
         if key in self.seen:
@@ -171,8 +172,8 @@ class Reach:
         for cls in type(value).__mro__[:-1]:
             module = sys.modules.get(cls.__module__)
             if cls.__module__ != "builtins" and sources.is_users(getattr(module, "__file__", None) or ""):
-                for method in list(cls.__dict__.values())[:100]:
-                    if sources.is_users_function(method):
+                for name, method in list(cls.__dict__.items())[:100]:
+                    if name != "__init__" and inspect.isfunction(method) and sources.is_users_function(method):
                         self.function(method.__get__(value) if hasattr(method, "__get__") else method, None, None, depth)
 
     def module(self, network, call, scope, depth):

@@ -122,7 +122,7 @@ class Look:
     def __init__(self, horizon, frame, number, step_seconds, allowed, fed):
         self.horizon, self.number, self.step_seconds, self.allowed, self.fed = horizon, number, step_seconds, allowed, fed
         self.deadline = time.thread_time() + MOST_LOOKING_SECONDS
-        self.scale = light.Scale()
+        self.scale = light.Scale(self._always)
         self.frames = [(f, sources.Moment(f), loops) for f, loops in horizon._around(frame)]
         observations = [len(v) for _, _, loops in self.frames for loop in loops[:1] for v in list(loop.observed.values())[:1]]
         self.motions = Motions(max(observations or [1]))
@@ -130,8 +130,13 @@ class Look:
         self.reach = Reach()
 
     def all(self):
+        for frame, _, loops in reversed(self.frames):  # what runs the outermost loop is looked at where it is
+            self.reach.codes.add(frame.f_code)
+            if loops:
+                break
         for frame, moment, loops in self.frames:
             self.motions.around(moment, loops)
+            self.scale.usual_batch = max(self.scale.usual_batch, light.largest_given([n for loop in loops[:1] for n in loop.node.body], moment))
             self.reach.statements([loops[-1].node] if loops else _statement_at(frame), moment)
         for scope in self.reach.scopes:
             self.motions.reached(scope)
@@ -183,6 +188,13 @@ class Look:
             if len(items) > 1 and any(i is not items[0] and i != items[0] for i in items):
                 self._found(light.CHANGES, loop.filename, loop.node, None, False)
 
+    def _always(self, test, scope):
+        """What a test says at every step, where that is known."""
+        try:
+            return bool(self.motions.compute(test, scope, None, {}))
+        except Exception:
+            return None
+
     def _turns_left(self, loop, moment):
         """How often the loop goes round from now on, where it says so."""
         node = loop.node
@@ -218,10 +230,10 @@ class Look:
 
     def _branch(self, branch, loop, scope, filename, left, stepping):
         """Looks at both sides of a branch; the side that is always taken, where its test says so."""
+        always = self._always(branch.test, scope)
         survey = self.motions.survey(branch.test, scope)
-        if not survey.moves():
-            said = self.motions.past(branch.test, scope, survey)
-            return bool(said[0]) if said else None
+        if always is not None or not survey.moves():
+            return always
         seen = {bool(v) for v in self.motions.past(branch.test, scope, survey)}
         for value, side in ((True, branch.body), (False, branch.orelse)):
             if not side:

@@ -18,6 +18,7 @@ GRADIENTLESS = ("no_grad", "inference_mode")
 STILL = {
     "eval", "train", "state_dict", "zero_grad", "parameters", "named_parameters", "modules", "named_modules", "children", "register_buffer",
     "load_state_dict", "extra_repr", "__repr__", "no_sync", "get_num_params",
+    "flatten_parameters",
 }
 # Functions of PyTorch that make no tensors worth counting; the rest may.
 STILL_MODULES = ("torch.serialization", "torch.cuda", "torch.utils", "torch.distributed", "torch.optim", "torch.autograd.grad_mode", "torch.random")
@@ -117,9 +118,12 @@ def _goes_to_device(node, scope):
 class Scale:
     """Weighs statements; what it has looked into once it does not look into again."""
 
-    def __init__(self):
+    def __init__(self, always=lambda test, scope: None):
         self.calls = MOST_CALLS
         self.known = {}
+        self.usual_batch = 0  # of what the loop gives to a network, where that is known
+        self.largest_batch = 0  # of what the statements that are weighed give to one
+        self.always = always  # says which side of a branch is always taken, where that is known
 
     def call(self, node, scope):
         """What a call does."""
@@ -130,6 +134,7 @@ class Scale:
         if name == "deepcopy" and "copy" in (getattr(callee, "__module__", None) or "copy"):
             return CHANGES if _copied_tensors(node, scope) else None
         if is_module(callee):
+            self.largest_batch = max(self.largest_batch, largest_given([node], scope))
             return CHANGES
         if is_module(owner) and not sources.is_users_function(callee):
             return None if name in STILL else CHANGES
@@ -188,7 +193,11 @@ class Scale:
             if also is not None and also(node):
                 worst = CHANGES
             quiet = quiet or _turns_gradients_off(node)
-            for child in ast.iter_child_nodes(node):
+            children = ast.iter_child_nodes(node)
+            taken = self.always(node.test, scope) if isinstance(node, ast.If) else None
+            if taken is not None:
+                children = [node.test] + (node.body if taken else node.orelse)
+            for child in children:
                 visit(child, quiet)
 
         for statement in statements:
@@ -199,15 +208,16 @@ class Scale:
         """CHANGES, EVALUATES or None for statements that the loop has not run yet, or that stand behind it. Without a loop, of a function."""
         if loop is None:
             return self.statements(statements, scope)
-        own = {id(n) for s in statements for n in ast.walk(s)}
+        own = {id(n) for s in statements for n in ast.walk(s) if isinstance(n, (ast.expr, ast.stmt))}  # a parser has one node for all contexts
         read, inside_loop = set(), False
         for n in ast.walk(loop):
             if id(n) in own:
                 inside_loop = True
             elif isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Load):
                 read.add(ast.dump(n))
+        self.largest_batch = 0
         worst = self.statements(statements, scope, (lambda node: _assigns(node, read, scope)) if inside_loop else None)
-        if worst == EVALUATES and _largest_batch(statements, scope) > _largest_batch([loop], scope) > 0:
+        if worst == EVALUATES and self.largest_batch > (self.usual_batch or _largest_batch([loop], scope)) > 0:
             return CHANGES
         return worst
 
@@ -260,21 +270,19 @@ def _assigns(node, read, scope):
     return False
 
 
-def _names(statements):
-    for statement in statements:
-        for n in ast.walk(statement):
-            if isinstance(n, ast.Name):
-                yield n
-
-
 def _largest_batch(statements, scope):
-    torch = _torch()
-    largest = 0
-    for n in _names(statements):
-        value = resolve(n, scope)
-        if is_tensor(value) and value.dim() > 1 and not isinstance(value, torch.nn.Parameter):
-            largest = max(largest, value.shape[0])
-    return largest
+    """The most rows of any tensor that has a name in some statements."""
+    return max([_rows(resolve(n, scope)) for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)] or [0])
+
+
+def largest_given(statements, scope):
+    """The most rows of any tensor that these statements give to a network."""
+    calls = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Call) and is_module(resolve(n.func, scope))]
+    return max([_rows(resolve(a, scope)) for call in calls for a in call.args] or [0])
+
+
+def _rows(value):
+    return value.shape[0] if is_tensor(value) and value.dim() > 1 and not isinstance(value, _torch().nn.Parameter) else 0
 
 
 def keeps(statements, scope, lasting):

@@ -295,12 +295,14 @@ class Motions:
 
     def compute(self, node, scope, turns, picks, depth=0):
         """The value of an expression after `turns`, a pair: turns of the loop that steps, and how many of them a step takes; picks say where
-        counters of their own are."""
+        counters of their own are. Without turns, at whichever step."""
         if depth > DEEPEST:
             raise Unknown()
 
         def value(path, where):
             motion = self.of(path, where, scope)
+            if turns is None and isinstance(motion, (Linear, Own)):
+                raise Unknown(path)
             if isinstance(motion, Linear):
                 ahead, each = turns
                 grown = motion.stride * ahead

@@ -238,6 +238,7 @@ def write(watch, reason, exception=None, initializing=False):
             "afterwards": watch.afterwards,
             "step_leaves_bytes": watch.steadiness.grows_bytes(),
             "batches_vary": watch.steadiness.varies or "",
+            "batch_spread": round(watch.steadiness.spread, 4),
             "steps_uneven": not watch.phases.fed and watch.steadiness.uneven(),
             "tuning": watch.tuning.counts(),
             "idle_optimizer": watch.idle_optimizer(),

@@ -20,10 +20,27 @@ def _library_folders():
 
 LIBRARIES = _library_folders()
 _users, _trees, _definitions = {}, {}, {}
+_installed = None
+
+
+def _installed_folders():
+    """Folders on the path into which packages were installed, such as by `pip install --target`."""
+    found = []
+    for folder in list(dict.fromkeys(sys.path))[:50]:
+        try:
+            if folder and any(name.endswith(".dist-info") for name in os.listdir(folder)):
+                found.append(folder + os.sep)
+                found.append(os.path.realpath(folder) + os.sep)
+        except OSError:
+            continue
+    return tuple(found)
 
 
 def _is_library(path):
-    return path.startswith(LIBRARIES) or "site-packages" in path or "dist-packages" in path
+    global _installed
+    if _installed is None:
+        _installed = _installed_folders()
+    return path.startswith(LIBRARIES) or path.startswith(_installed) or "site-packages" in path or "dist-packages" in path
 
 
 def is_users(filename):

@@ -17,6 +17,8 @@ DEEPEST = 3
 MOST_LOADERS = 3
 MOST_SECONDS = 1.5
 MOST_STREAMED = 256
+# Rows of different lengths one after the other, whose sum differs by no more than this, are taken to go on so.
+MOST_SPREAD = 0.05
 # A step whose allocations differ by so much from those of another has other sizes.
 LEAST_DIFFERENCE_BYTES = 4 << 20
 LEAST_DIFFERENCE = 0.02
@@ -51,6 +53,7 @@ class Steadiness:
         self.held, self.totals = [], []
         self.first = {}  # data set -> shapes of its first batch
         self.varies = None  # in words
+        self.spread = 0.0  # by how much sums of lengths differed
         self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
 
     def step(self, allocated, total):
@@ -61,6 +64,8 @@ class Steadiness:
     def grows_bytes(self):
         """What a step leaves behind, where each of the last did so."""
         last = self.held[-GROWING_STEPS:]
+        if self.spread or self.varies:  # what a batch leaves until the next has another size each time
+            return 0
         if len(last) < GROWING_STEPS or not all(a < b for a, b in zip(last, last[1:])):
             return 0
         return last[-1] - last[-2]
@@ -84,6 +89,11 @@ class Steadiness:
             self._say(dataset, ever, found)
 
     def _say(self, what, one, other):
+        if len(one) == len(other) and all(a == b or len(a) == len(b) == 1 for a, b in zip(one, other)):
+            spread = max([abs(a[0] - b[0]) / max(a[0], b[0], 1) for a, b in zip(one, other) if a != b] or [0])
+            if spread <= MOST_SPREAD:
+                self.spread = max(self.spread, spread)
+                return
         a, b = next(((a, b) for a, b in itertools.zip_longest(one, other) if a != b), (None, None))
         self.varies = "%s gave %s and %s" % (type(what).__name__, a, b)
 
@@ -116,6 +126,7 @@ class Steadiness:
                         first = found
                     elif found != first:
                         self._say(dataset, first, found)
+                    if self.varies is not None:
                         return
             except Exception:
                 report.complain()
