@@ -214,6 +214,9 @@ class Motions:
             values = scope.assigned().get(root, [])
             if scope.yields():
                 return self._of_generator(path, values, scope)
+            iterables = [v.iter for v in values if isinstance(v, ast.For)]
+            if iterables:  # of a loop within the call
+                return Drifts() if any(self.survey(i, scope).moves() for i in iterables) else Still()
             if len(values) == 1 and values[0] is not None and not isinstance(values[0], ast.AugAssign):
                 return Derived(values[0], scope)
             if root in scope.arguments:

@@ -53,6 +53,7 @@ class Steadiness:
         self.held, self.totals = [], []
         self.first = {}  # data set -> shapes of its first batch
         self.varies = None  # in words
+        self.varies_later = None  # of what followed the training's loader, such as a validation
         self.spread = 0.0  # by how much sums of lengths differed
         self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
 
@@ -94,8 +95,13 @@ class Steadiness:
             if spread <= MOST_SPREAD:
                 self.spread = max(self.spread, spread)
                 return
+        later = bool(self.sources) and all(what is not source[0] for source in self.sources)
         a, b = next(((a, b) for a, b in itertools.zip_longest(one, other) if a != b), (None, None))
-        self.varies = "%s gave %s and %s" % (type(what).__name__, a, b)
+        text = "%s gave %s and %s" % (type(what).__name__, a, b)
+        if later:
+            self.varies_later = text
+        else:
+            self.varies = text
 
     def keep(self, iterator):
         self.sources.append(_source(iterator))

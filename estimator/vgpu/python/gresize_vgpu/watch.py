@@ -54,6 +54,7 @@ class Watch:
         self.phases = phases.Phases(self.steadiness)
         self.children = afterwards.Children(self.seconds)
         self.figures = None  # those of the devices, once they are not to change any more
+        self.peak_of_training = 0  # before the epoch was cut short
         self.afterwards = []  # places of the program that something else than its loop may come to
         self.horizon = horizon.Horizon(self.seconds)
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
@@ -153,7 +154,11 @@ class Watch:
                 return True
         except Exception:
             report.complain()
-        return self.phases.wants_more(time.monotonic() - self.begin)
+        was = self.phases.active
+        more = self.phases.wants_more(time.monotonic() - self.begin)
+        if self.phases.active and not was:
+            self.peak_of_training = self.history[-1][1]
+        return more
 
     def flat(self):
         if len(self.history) <= FLAT_STEPS:
@@ -205,6 +210,8 @@ class Watch:
             self.figures = report.devices_of(self)
             self.afterwards = afterwards.places(light.Scale(), self.children)
             self.steadiness.sample(list(self.loaders.read))
+            if self.peaks()[0] > self.peak_of_training:  # a validation whose batches differ counts where it is what needs most
+                self.steadiness.varies = self.steadiness.varies or self.steadiness.varies_later
         except Exception:
             report.complain()
 
