@@ -21,7 +21,7 @@ import (
 func profiled(t *testing.T, release string, args []string, more ...string) (report map[string]any, text string) {
 	t.Helper()
 	dir := t.TempDir()
-	env, err := Environment(Options{LibDir: libDir(t), ReportDir: dir, Seconds: 60, Recording: trace.Recording{Mode: trace.ModeProfile}}, os.Environ())
+	env, err := Environment(Options{LibDir: libDir(t), ReportDir: dir, Seconds: 240, Recording: trace.Recording{Mode: trace.ModeProfile}}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,11 +63,11 @@ func runInterpreter(t *testing.T, interpreter string, devices int, args []string
 	if err := os.Mkdir(reports, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	env, err := Environment(Options{LibDir: libDir(t), ProfilePath: profilePath, ReportDir: reports, Devices: devices, Seconds: 60}, os.Environ())
+	env, err := Environment(Options{LibDir: libDir(t), ProfilePath: profilePath, ReportDir: reports, Devices: devices, Seconds: 240}, os.Environ())
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := 100 * time.Second
+	limit := 5 * time.Minute // what is tested is not how fast a busy machine is
 	if strings.Contains(interpreter, "-triton/") {
 		limit = 10 * time.Minute // compilers take their time where all processors are in use
 	}
