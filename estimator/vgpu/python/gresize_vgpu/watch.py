@@ -76,8 +76,9 @@ class Watch:
             return 0, 0
         for device in range(self.torch.cuda.device_count()):
             stats = self.keep_peaks(device)
-            now[0] += stats.get("allocated_bytes.all.current", 0)
-            now[1] += stats.get("allocated_bytes.all.allocated", 0)
+            # What was asked for: a block of the cache that is handed out may be larger, by up to 1 MiB, and another one each time.
+            now[0] += stats.get("requested_bytes.all.current", stats.get("allocated_bytes.all.current", 0))
+            now[1] += stats.get("requested_bytes.all.allocated", stats.get("allocated_bytes.all.allocated", 0))
             a, r = self.highest[device]
             allocated, reserved = max(allocated, a), max(reserved, r)
         self.now = tuple(now)
