@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +92,7 @@ func BenchmarkMillionDecisions(b *testing.B) {
 			b.ReportMetric(ours, "gresize-ms")
 			b.ReportMetric(plain, "sqlite3-ms")
 			b.ReportMetric(ours/plain, "ratio")
-			b.Log(fmt.Sprintf("%-42s %8.1f ms, sqlite3 %8.1f ms, ratio %.3f", c.name, ours, plain, ours/plain))
+			b.Logf("%-42s %8.1f ms, sqlite3 %8.1f ms, ratio %.3f", c.name, ours, plain, ours/plain)
 		})
 	}
 }
