@@ -99,5 +99,6 @@ EXIT STATUS
 	root.AddCommand(newSlurmCommand(), newTopCommand(), newActualCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	root.AddCommand(newEstimateCommand(), newFitCommand(), newGPUCommand(), newCalibrateCommand(), newLogCommand(), newShowCommand(), newExplainCommand(), newReportCommand(), newReplayCommand(), newExportCommand(), newSimulateCommand(), newPlotCommand(), newPlanCommand(), newEstimatorCommand(), newEvalCommand())
+	readDecimals(root)
 	return root
 }
