@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ import (
 
 type planFlags struct {
 	target, pcie, torchVersion, out string
-	stepTime                        time.Duration
+	stepTime, timeLimit             time.Duration
 	rank                            int
 	nodes                           int64
 	json                            bool
@@ -41,13 +42,14 @@ trace.
 Sizes are those of the allocator; the CUDA context and libraries come on top.
 Such a file does not say when blocks are read nor how long kernels take, so
 both are assumed: see docs/plan.md. --step-time gives the true length of one
-training step.
+training step. What is best when --time-limit ends is the answer.
 
 EXIT STATUS
   0  done; with --target: a plan was found
   1  an error
   2  wrong usage
-  3  no plan fits the target`,
+  3  no plan fits the target
+  4  unknown: no plan was found within --time-limit`,
 		Example: `  gresize plan job.gresize
   gresize plan job.gresize --target 24GiB --pcie 12GB/s --step-time 180ms -o schedule.json`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -66,9 +68,13 @@ EXIT STATUS
 	f.StringVar(&flags.torchVersion, "torch-version", "", "PyTorch release, where the file does not name it")
 	f.IntVar(&flags.rank, "rank", 0, "rank of a bundle, or device of a snapshot")
 	f.Int64Var(&flags.nodes, "effort", layout.DefaultMaxNodes, "nodes that the search for a lower layout may look at")
+	f.DurationVar(&flags.timeLimit, "time-limit", defaultPlanTime, "take the best that was found by then")
 	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON")
 	return cmd
 }
+
+// defaultPlanTime is the default of --time-limit: a plan that was searched for longer was seldom better.
+const defaultPlanTime = time.Minute
 
 // planned is what plan prints and writes. docs/plan.md describes it.
 type planned struct {
@@ -90,6 +96,8 @@ type planned struct {
 	Outcomes       []swap.Outcome      `json:"policies,omitempty"`
 	Swap           *swap.Plan          `json:"swap,omitempty"`
 	NoPlan         string              `json:"no_plan,omitempty"`
+	// Cut: --time-limit ended the search; more time might find better.
+	Cut bool `json:"cut,omitempty"`
 	// SmallestTargetBytes is the smallest target for which a plan was found, where there is none for the one that was asked for; 0: none was found.
 	SmallestTargetBytes uint64 `json:"smallest_target_bytes,omitempty"`
 }
@@ -120,8 +128,8 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		}
 		link.OutBytesPerSecond, link.InBytesPerSecond = rate, rate
 	}
-	if flags.rank < 0 || flags.nodes < 1 || flags.stepTime < 0 || flags.stepTime > 24*time.Hour {
-		return usageError(errors.New("plan: --rank must not be negative, --effort at least 1, --step-time at most 24h"))
+	if flags.rank < 0 || flags.nodes < 1 || flags.stepTime < 0 || flags.stepTime > 24*time.Hour || flags.timeLimit <= 0 {
+		return usageError(errors.New("plan: --rank must not be negative, --effort at least 1, --step-time at most 24h, --time-limit positive"))
 	}
 	clock.StepNanos = flags.stepTime.Nanoseconds()
 	o := replay.OpenOptions{Device: flags.rank}
@@ -138,20 +146,48 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	if err != nil {
 		return err
 	}
-	out, err := compare(p, lives, flags.nodes)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeLimit)
+	defer cancel()
+	progress := newProgressLine(cmd.ErrOrStderr(), false)
+	share := flags.timeLimit
+	if target > 0 {
+		share /= 3 // the rest is for what was asked for
+	}
+	layoutCtx, cancelLayout := context.WithTimeout(ctx, share)
+	defer cancelLayout()
+	stop := progress.working("looking for the lowest layout")
+	out, err := compare(layoutCtx, p, lives, flags.nodes)
+	stop()
+	switch {
+	case cmd.Context().Err() != nil:
+		return errPlanInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("plan: no layout of %d blocks was found within %v; give more (--time-limit)", len(lives.Blocks), share)
+	case err != nil:
 		return err
 	}
+	code := exitOK
 	if target > 0 {
 		job, err := lives.Job(clock, out.Iteration)
 		if err != nil {
 			return usageError(err)
 		}
-		out.Swap, out.Outcomes, err = swap.Make(job, target, link, flags.nodes)
-		if err != nil {
-			out.NoPlan = noPlan(err)
-			out.SmallestTargetBytes, _ = swap.Smallest(job, target, link, flags.nodes)
+		stop := progress.working("looking for what to swap")
+		out.Swap, out.Outcomes, err = swap.Make(ctx, job, target, link, flags.nodes)
+		stop()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			code, out.NoPlan = exitUnknown, fmt.Sprintf("no plan found within %v (--time-limit); there may be one", flags.timeLimit)
+		case err != nil:
+			code, out.NoPlan = exitDoesNotFit, noPlan(err)
+			stop := progress.working("no plan fits; looking for the smallest target that has one")
+			out.SmallestTargetBytes, _ = swap.Smallest(ctx, job, target, link, flags.nodes)
+			stop()
 		}
+		out.Cut = out.Cut || ctx.Err() != nil
+	}
+	if cmd.Context().Err() != nil {
+		return errPlanInterrupted
 	}
 	if flags.out != "" {
 		if err := writeSchedule(out, flags.out); err != nil {
@@ -165,11 +201,13 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	} else {
 		err = out.print(cmd.OutOrStdout(), target, flags.stepTime > 0)
 	}
-	if err == nil && out.NoPlan != "" {
-		err = &statusError{code: exitDoesNotFit}
+	if err == nil && code != exitOK {
+		err = &statusError{code: code}
 	}
 	return err
 }
+
+var errPlanInterrupted = errors.New("plan: interrupted; nothing was written")
 
 // noPlan says in sizes for people why there is none.
 func noPlan(err error) string {
@@ -181,8 +219,8 @@ func noPlan(err error) string {
 }
 
 // compare works out what each way of laying blocks out needs.
-func compare(p *replay.Program, lives *planning.Lifetimes, nodes int64) (*planned, error) {
-	best, err := layout.Plan(lives.Blocks, layout.Options{MaxNodes: nodes})
+func compare(ctx context.Context, p *replay.Program, lives *planning.Lifetimes, nodes int64) (*planned, error) {
+	best, err := layout.Plan(ctx, lives.Blocks, layout.Options{MaxNodes: nodes})
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +230,7 @@ func compare(p *replay.Program, lives *planning.Lifetimes, nodes int64) (*planne
 	out := &planned{
 		Schema: planSchema, File: p.Name, Torch: p.Version.String(), Requests: len(p.Ops), Blocks: len(lives.Blocks), Iteration: lives.FindIteration(),
 		LiveBoundBytes: best.LiveBoundBytes, BoundBytes: best.BoundBytes, SmartPoolBytes: best.SmartPoolBytes,
-		PlanBytes: best.HeightBytes, Optimal: best.Optimal(), Method: best.Method,
+		PlanBytes: best.HeightBytes, Optimal: best.Optimal(), Method: best.Method, Cut: best.Cut,
 	}
 	for i, b := range lives.Blocks {
 		out.Layout = append(out.Layout, plannedBlock{b.Start, b.End, b.SizeBytes, best.Offsets[i]})
@@ -258,6 +296,9 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 	size("plan", out.PlanBytes, note)
 	if target > 0 {
 		out.printSwap(row, target, timed)
+	}
+	if out.Cut {
+		row("cut short", "the time ended the search: more of it (--time-limit) might find better")
 	}
 	return w.Flush()
 }

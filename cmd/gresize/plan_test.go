@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func runPlan(args ...string) (code int, stdout, stderr string) {
@@ -69,4 +70,50 @@ func TestPlanUsage(t *testing.T) {
 	if code, _, errs := runPlan(broken); code != exitError || !strings.Contains(errs, "broken") {
 		t.Errorf("exit %d, %s", code, errs)
 	}
+}
+
+// endlessPlan is a plan that takes hours: an effort without end, for a target that has no plan.
+func endlessPlan(more ...string) []string {
+	return append([]string{"plan", recordedTraces + "/resnet50_2.6.json.gz", "--target", "1GiB", "--effort", "9000000000000000"}, more...)
+}
+
+func TestPlanEndsInTime(t *testing.T) {
+	var out, errs bytes.Buffer
+	began := time.Now()
+	code := run(t.Context(), endlessPlan("--time-limit", "600ms"), &out, &errs)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if (code != exitUnknown && code != exitDoesNotFit) || !strings.Contains(out.String(), "cut short") {
+		t.Errorf("exit %d, %s:\n%s", code, &errs, &out)
+	}
+	out.Reset()
+	if code := run(t.Context(), []string{"plan", recordedTraces + "/resnet50_2.6.json.gz", "--time-limit", "1ns"}, &out, &errs); code != exitError || !strings.Contains(errs.String(), "--time-limit") {
+		t.Errorf("no time at all: exit %d, %s%s", code, &out, &errs)
+	}
+}
+
+func TestPlanStopsWhenTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(300*time.Millisecond, cancel)
+	var out, errs bytes.Buffer
+	began := time.Now()
+	code := run(ctx, endlessPlan("--time-limit", "1h"), &out, &errs)
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if code != exitError || !strings.Contains(errs.String(), "interrupted") || out.Len() > 0 {
+		t.Errorf("exit %d, %s%s", code, &out, &errs)
+	}
+}
+
+func TestPlanShowsOnATerminalWhatItDoes(t *testing.T) {
+	var b bytes.Buffer
+	stop := (&progressLine{w: &b, terminal: true, columns: 80}).working("looking")
+	time.Sleep(progressPlain + 200*time.Millisecond)
+	stop()
+	if !strings.Contains(b.String(), " 1 s  looking") || !strings.HasSuffix(b.String(), "\r\x1b[K") {
+		t.Errorf("%q", b.String())
+	}
+	(*progressLine)(nil).working("nothing")()
 }

@@ -90,6 +90,35 @@ func (p *progressLine) show(x probe.Progress) {
 	fmt.Fprintf(p.w, "gresize: %s%.1f s: %s\n", p.label, x.Elapsed.Seconds(), text)
 }
 
+// working shows on a terminal what is being done and for how long, until the function that it returns is called.
+func (p *progressLine) working(what string) (stop func()) {
+	if p == nil || !p.terminal {
+		return func() {}
+	}
+	began, done, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(progressPlain)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			p.mu.Lock()
+			fmt.Fprintf(p.w, "\r\x1b[K%s", clipColumns(fmt.Sprintf("%4.0f s  %s", time.Since(began).Seconds(), what), p.columns-1))
+			p.shown = true
+			p.mu.Unlock()
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+		p.end()
+	}
+}
+
 // end takes the line off the terminal.
 func (p *progressLine) end() {
 	if p == nil {

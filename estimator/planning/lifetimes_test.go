@@ -94,7 +94,7 @@ func FuzzOfProgram(f *testing.F) {
 			return
 		}
 		l.FindIteration()
-		r, err := layout.Plan(l.Blocks, layout.Options{MaxNodes: 100})
+		r, err := layout.Plan(t.Context(), l.Blocks, layout.Options{MaxNodes: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

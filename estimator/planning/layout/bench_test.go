@@ -50,7 +50,7 @@ func BenchmarkMillionBlocks(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		begin, cpu := time.Now(), cpuSeconds(b)
-		r, err := Plan(blocks, Options{})
+		r, err := Plan(b.Context(), blocks, Options{})
 		used := cpuSeconds(b) - cpu
 		took := time.Since(begin).Seconds()
 		if err != nil {
@@ -76,8 +76,8 @@ func BenchmarkOrders(b *testing.B) {
 	for _, n := range []int{10_000, 100_000, 1_000_000} {
 		blocks := training(n)
 		for name, method := range map[string]func() *Layout{
-			"SmartPool": func() *Layout { return SmartPool(blocks) },
-			"skyline":   func() *Layout { return skyline(blocks, ranks(blocks, nil, "WA", nil)) },
+			"SmartPool": func() *Layout { return SmartPool(b.Context(), blocks) },
+			"skyline":   func() *Layout { return skyline(b.Context(), blocks, ranks(blocks, nil, "WA", nil)) },
 		} {
 			b.Run(fmt.Sprintf("%s/blocks=%d", name, n), func(b *testing.B) {
 				for b.Loop() {
@@ -105,7 +105,7 @@ func BenchmarkPublishedInstances(b *testing.B) {
 		blocks := all[name]
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				r, err := Plan(blocks, Options{GoalBytes: 1 << 20})
+				r, err := Plan(b.Context(), blocks, Options{GoalBytes: 1 << 20})
 				if err != nil {
 					b.Fatal(err)
 				}

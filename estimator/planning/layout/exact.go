@@ -2,6 +2,7 @@ package layout
 
 import (
 	"cmp"
+	"context"
 	"math/bits"
 	"slices"
 )
@@ -52,6 +53,7 @@ type problem struct {
 	overlapSet  []bitSet  // the same as overlaps
 	sectionSet  []bitSet  // the same as section
 	unit        uint64
+	done        <-chan struct{} // closed when no more is to be searched
 	bound       int64
 }
 
@@ -61,10 +63,20 @@ const (
 	maxUnits    = 1 << 47
 )
 
-// newProblem returns nil for blocks beyond the limits of a search.
-func newProblem(blocks []Block) *problem {
+// ended tells that the caller's context has ended.
+func (p *problem) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// newProblem returns nil for blocks beyond the limits of a search, and when ctx ends.
+func newProblem(ctx context.Context, blocks []Block) *problem {
 	n := len(blocks)
-	p := &problem{size: make([]int64, n), first: make([]int32, n), last: make([]int32, n)}
+	p := &problem{done: ctx.Done(), size: make([]int64, n), first: make([]int32, n), last: make([]int32, n)}
 	for _, b := range blocks {
 		p.unit = gcd(p.unit, b.SizeBytes)
 	}
@@ -127,6 +139,9 @@ func newProblem(blocks []Block) *problem {
 	seen := make([]int32, n)
 	pairs = 0
 	for i := range blocks {
+		if p.ended() {
+			return nil
+		}
 		seen[i] = int32(i) + 1
 		for s := p.first[i]; s < p.last[i]; s++ {
 			for _, o := range p.section[s] {
@@ -229,11 +244,11 @@ func (s *search) place(items []int32, from, to int32, lastOffset int64, lastRank
 	if len(items) == 0 {
 		return true
 	}
-	if s.nodes++; s.nodes > s.limit {
+	p := s.p
+	if s.nodes++; s.nodes > s.limit || p.ended() {
 		s.stopped = true
 		return false
 	}
-	p := s.p
 	// Above ceiling a block would float over a gap that another fits in.
 	ceiling := int64(1) << 62
 	lowestTop := items[0]

@@ -1,9 +1,12 @@
 package layout
 
 import (
+	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -32,7 +35,7 @@ func TestEveryMethodGivesALayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		blocks := drawBlocks(t)
 		bound := LiveBound(blocks)
-		for _, l := range []*Layout{SmartPool(blocks), skyline(blocks, ranks(blocks, nil, "WA", nil)), skyline(blocks, ranks(blocks, nil, "AW", nil))} {
+		for _, l := range []*Layout{SmartPool(t.Context(), blocks), skyline(t.Context(), blocks, ranks(blocks, nil, "WA", nil)), skyline(t.Context(), blocks, ranks(blocks, nil, "AW", nil))} {
 			if err := l.Verify(blocks); err != nil || overlap(blocks, l.Offsets) {
 				t.Fatalf("%s: %v", l.Method, err)
 			}
@@ -40,7 +43,7 @@ func TestEveryMethodGivesALayout(t *testing.T) {
 				t.Fatalf("%s: height %d below the live bound %d", l.Method, l.HeightBytes, bound)
 			}
 		}
-		r, err := Plan(blocks, Options{MaxNodes: 3000})
+		r, err := Plan(t.Context(), blocks, Options{MaxNodes: 3000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +53,7 @@ func TestEveryMethodGivesALayout(t *testing.T) {
 		if r.HeightBytes < r.BoundBytes || r.BoundBytes < bound || r.LiveBoundBytes != bound || r.SmartPoolBytes < r.HeightBytes {
 			t.Fatalf("%+v, live bound %d", r, bound)
 		}
-		again, _ := Plan(blocks, Options{MaxNodes: 3000})
+		again, _ := Plan(t.Context(), blocks, Options{MaxNodes: 3000})
 		if !slices.Equal(again.Offsets, r.Offsets) || again.BoundBytes != r.BoundBytes {
 			t.Fatal("two plans of the same blocks differ")
 		}
@@ -65,7 +68,7 @@ func TestProofsAreTrue(t *testing.T) {
 			return Block{start, start + rapid.Int64Range(1, 4).Draw(t, "life"), rapid.Uint64Range(1, 5).Draw(t, "size")}
 		}), 1, 7).Draw(t, "blocks")
 		best := lowest(blocks, nil, nil)
-		r, err := Plan(blocks, Options{})
+		r, err := Plan(t.Context(), blocks, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +123,7 @@ func TestCheckNamesTheBlock(t *testing.T) {
 		"enormous":      {{0, 1, 1 << 62}},
 		"enormous sum":  {{0, 1, 1 << 60}, {0, 1, 1}},
 	} {
-		if _, err := Plan(blocks, Options{}); !errors.Is(err, ErrInvalid) {
+		if _, err := Plan(t.Context(), blocks, Options{}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -128,9 +131,30 @@ func TestCheckNamesTheBlock(t *testing.T) {
 
 func TestNothingToPlan(t *testing.T) {
 	for _, blocks := range [][]Block{nil, {{0, 1, 0}}, {{-1 << 62, 1 << 62, 7}}} {
-		r, err := Plan(blocks, Options{})
+		r, err := Plan(t.Context(), blocks, Options{})
 		if err != nil || !r.Optimal() || r.Verify(blocks) != nil {
 			t.Errorf("%v: %+v, %v", blocks, r, err)
 		}
+	}
+}
+
+// TestTheBestSoFar: a search without end is ended by its context, and what it has found is the answer.
+func TestTheBestSoFar(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	blocks := make([]Block, 600)
+	for i := range blocks {
+		start := int64(random.IntN(400))
+		blocks[i] = Block{start, start + 1 + int64(random.IntN(120)), 1 + uint64(random.IntN(1<<20))}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	r, err := Plan(ctx, blocks, Options{MaxNodes: 1 << 60})
+	if err != nil || !r.Cut || r.Verify(blocks) != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v, %+v after %v", err, r, time.Since(began))
+	}
+	<-ctx.Done()
+	if r, err := Plan(ctx, blocks, Options{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

@@ -79,7 +79,7 @@ func TestPublishedInstances(t *testing.T) {
 			continue
 		}
 		begin := time.Now()
-		r, err := Plan(blocks, Options{GoalBytes: capacity, MaxNodes: want.effort})
+		r, err := Plan(t.Context(), blocks, Options{GoalBytes: capacity, MaxNodes: want.effort})
 		if err != nil {
 			t.Fatal(err)
 		}

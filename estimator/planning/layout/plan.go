@@ -2,12 +2,14 @@ package layout
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 )
 
-// Options bound the work. Work is counted, not timed: the same blocks always get the same layout.
+// Options bound the work. Work is counted, not timed: the same blocks always get the same layout, unless a context ends the work first.
 type Options struct {
 	// MaxNodes bounds the nodes of all exact searches together, for 200 blocks; of more blocks it is proportionally fewer, as each costs more. 0 means
 	// DefaultMaxNodes, a negative number means no search.
@@ -31,13 +33,16 @@ type Result struct {
 	SmartPoolBytes uint64
 	// Nodes counts what the searches looked at.
 	Nodes int64
+	// Cut: the context ended before the work was done.
+	Cut bool
 }
 
 // Optimal tells that no layout is lower.
 func (r *Result) Optimal() bool { return r.HeightBytes == r.BoundBytes }
 
-// Plan looks for the lowest layout: one-pass methods first, then a search for a layout at the lower bound, then between the bound and the best.
-func Plan(blocks []Block, o Options) (*Result, error) {
+// Plan looks for the lowest layout: one-pass methods first, then a search for a layout at the lower bound, then between the bound and the best. When ctx ends,
+// the best so far is the answer; where there is none yet, the error of ctx.
+func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 	if err := Check(blocks); err != nil {
 		return nil, err
 	}
@@ -48,7 +53,7 @@ func Plan(blocks []Block, o Options) (*Result, error) {
 		return r, nil
 	}
 	r.HeightBytes = math.MaxUint64
-	if pool := SmartPool(blocks); pool != nil {
+	if pool := SmartPool(ctx, blocks); pool != nil {
 		r.SmartPoolBytes = pool.HeightBytes
 		r.keep(pool)
 	}
@@ -56,15 +61,20 @@ func Plan(blocks []Block, o Options) (*Result, error) {
 		if r.Optimal() || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
 			break
 		}
-		r.keep(skyline(blocks, ranks(blocks, nil, order, nil)))
+		if l := skyline(ctx, blocks, ranks(blocks, nil, order, nil)); l != nil {
+			r.keep(l)
+		}
 	}
 	if o.MaxNodes == 0 {
 		o.MaxNodes = DefaultMaxNodes
 	}
 	if !r.Optimal() && o.MaxNodes > 0 && len(blocks) <= maxSearchBlocks {
-		if p := newProblem(blocks); p != nil {
+		if p := newProblem(ctx, blocks); p != nil {
 			r.improve(blocks, p, o)
 		}
+	}
+	if r.Cut = !r.Optimal() && ctx.Err() != nil; r.Method == "empty" {
+		return nil, fmt.Errorf("no layout yet: %w", ctx.Err())
 	}
 	return r, nil
 }
@@ -102,7 +112,7 @@ func (r *Result) improve(blocks []Block, p *problem, o Options) {
 	if goal := int64(min(o.GoalBytes, MaxTotalBytes) / p.unit); low < goal && goal < high {
 		at(goal, maxNodes/4+1)
 	}
-	for target, share := low, maxNodes/2+1; low < high && r.Nodes < maxNodes; target, share = low+(high-low)/2, maxNodes/8+1 {
+	for target, share := low, maxNodes/2+1; low < high && r.Nodes < maxNodes && !p.ended(); target, share = low+(high-low)/2, maxNodes/8+1 {
 		if !at(target, share) {
 			low = max(target+1, proven)
 		}
@@ -133,7 +143,7 @@ func attempt(blocks []Block, p *problem, target, maxNodes int64) (offsets []int6
 			if learns != nil {
 				learns.learn(s.failed)
 			}
-			return found || final || nodes >= maxNodes
+			return found || final || nodes >= maxNodes || p.ended()
 		}
 		for _, order := range orders {
 			if try(ranks(blocks, p, order, nil), true, limit, nil) {

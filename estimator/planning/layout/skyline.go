@@ -3,13 +3,14 @@ package layout
 import (
 	"cmp"
 	"container/heap"
+	"context"
 	"slices"
 )
 
 // skyline fills the pool from the bottom up. At the lowest stretch of the outline, the block first in order among those that live within the stretch
 // is put down; when there is none, the stretch is raised to its lower neighbour. Each block costs one question to a tree over (start, end), so a million
-// blocks take seconds.
-func skyline(blocks []Block, rank []int32) *Layout {
+// blocks take seconds. It returns nil when ctx ends.
+func skyline(ctx context.Context, blocks []Block, rank []int32) *Layout {
 	l := &Layout{Offsets: make([]uint64, len(blocks)), Method: "skyline"}
 	if len(blocks) == 0 {
 		return l
@@ -22,6 +23,9 @@ func skyline(blocks []Block, rank []int32) *Layout {
 	o := outline{parts: []stretch{first}}
 	heap.Push(&o, int32(0))
 	for left := len(blocks); left > 0; {
+		if ctx.Err() != nil {
+			return nil
+		}
 		at := heap.Pop(&o).(int32)
 		s := o.parts[at]
 		if s.gone {

@@ -2,6 +2,7 @@ package layout
 
 import (
 	"cmp"
+	"context"
 	"slices"
 )
 
@@ -10,8 +11,8 @@ const maxSmartPoolPairs = 1 << 24
 
 // SmartPool is the published offline colouring: blocks by size, the largest first and ties in the order of allocation; each goes into the smallest gap
 // that holds it between the placed blocks that live when it does, or on top. The gap below the lowest of them counts too: the published code forgets it.
-// It returns nil when there are too many pairs for it.
-func SmartPool(blocks []Block) *Layout {
+// It returns nil when there are too many pairs for it, or when ctx ends.
+func SmartPool(ctx context.Context, blocks []Block) *Layout {
 	if overlappingPairs(blocks) > maxSmartPoolPairs {
 		return nil
 	}
@@ -26,6 +27,9 @@ func SmartPool(blocks []Block) *Layout {
 	index := newIntervalIndex(blocks)
 	var near []span
 	for _, i := range order {
+		if ctx.Err() != nil {
+			return nil
+		}
 		b := blocks[i]
 		near = near[:0]
 		index.overlapping(b.Start, b.End, func(o int32) {

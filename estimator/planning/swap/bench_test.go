@@ -46,7 +46,7 @@ func BenchmarkHundredThousandBlocks(b *testing.B) {
 	}
 	for b.Loop() {
 		begin, used := time.Now(), cpu()
-		p, _, err := Make(j, target, PublishedLink, 0)
+		p, _, err := Make(b.Context(), j, target, PublishedLink, 0)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -60,7 +60,7 @@ func FuzzMake(f *testing.F) {
 		link := Link{OutLatencyNanos: latency, InLatencyNanos: latency / 2, OutBytesPerSecond: rate, InBytesPerSecond: rate / 2}
 		whole := jobFrom(data, steps)
 		for _, j := range []*Job{whole, whole.clipped()} {
-			p, _, err := Make(j, target, link, 200)
+			p, _, err := Make(t.Context(), j, target, link, 200)
 			var need *NeedError
 			switch {
 			case err == nil:

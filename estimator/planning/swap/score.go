@@ -2,13 +2,14 @@ package swap
 
 import (
 	"cmp"
+	"context"
 	"slices"
 )
 
 // Policy chooses absences for a target.
 type Policy struct {
 	Name   string
-	choose func(j *Job, target uint64, link Link) []Absence
+	choose func(ctx context.Context, j *Job, target uint64, link Link) []Absence
 }
 
 // Policies are the four published scores, their sum of ranks, a score that buys relief at the least traffic, and no choice beforehand: then what is used
@@ -20,7 +21,7 @@ var Policies = []Policy{
 	{"SWDOA", submodular(func(_ Absence, weight, _, _ float64) float64 { return weight })},
 	{"ranks", static(ranks)},
 	{"relief", submodular(relief)},
-	{"on demand", func(*Job, uint64, Link) []Absence { return nil }},
+	{"on demand", func(context.Context, *Job, uint64, Link) []Absence { return nil }},
 }
 
 // situation is what a score may look at.
@@ -110,21 +111,21 @@ func relief(_ Absence, weight, duration, size float64) float64 {
 }
 
 // static takes absences in the order of a score that is worked out once: at the highest load, the best of those that lower it, until all is below.
-func static(score func(s *situation, all []Absence) []float64) func(*Job, uint64, Link) []Absence {
-	return func(j *Job, target uint64, link Link) []Absence {
+func static(score func(s *situation, all []Absence) []float64) func(context.Context, *Job, uint64, Link) []Absence {
+	return func(ctx context.Context, j *Job, target uint64, link Link) []Absence {
 		s := look(j, target, link)
 		all := j.absences()
 		scores := score(s, all)
-		return s.take(all, func() func(i int) float64 { return func(i int) float64 { return scores[i] } })
+		return s.take(ctx, all, func() func(i int) float64 { return func(i int) float64 { return scores[i] } })
 	}
 }
 
 // submodular works the score out again after every choice, with the load that is left.
-func submodular(score func(a Absence, weight, duration, size float64) float64) func(*Job, uint64, Link) []Absence {
-	return func(j *Job, target uint64, link Link) []Absence {
+func submodular(score func(a Absence, weight, duration, size float64) float64) func(context.Context, *Job, uint64, Link) []Absence {
+	return func(ctx context.Context, j *Job, target uint64, link Link) []Absence {
 		s := look(j, target, link)
 		all := j.absences()
-		return s.take(all, func() func(i int) float64 {
+		return s.take(ctx, all, func() func(i int) float64 {
 			s.weigh()
 			return func(i int) float64 {
 				a := all[i]
@@ -137,10 +138,10 @@ func submodular(score func(a Absence, weight, duration, size float64) float64) f
 // maxScored bounds the work of choosing: absences looked at.
 const maxScored = 1 << 28
 
-// take chooses until the load is nowhere above the target, or nothing lowers its peak.
-func (s *situation) take(all []Absence, rescore func() func(i int) float64) (chosen []Absence) {
+// take chooses until the load is nowhere above the target, nothing lowers its peak, or ctx ends.
+func (s *situation) take(ctx context.Context, all []Absence, rescore func() func(i int) float64) (chosen []Absence) {
 	taken := make([]bool, len(all))
-	for work := 0; work < maxScored; work += len(all) + 2*len(s.load) {
+	for work := 0; work < maxScored && ctx.Err() == nil; work += len(all) + 2*len(s.load) {
 		peak := int32(0)
 		for i, l := range s.load {
 			if l > s.load[peak] {

@@ -2,6 +2,7 @@ package swap
 
 import (
 	"container/heap"
+	"context"
 	"slices"
 )
 
@@ -52,8 +53,8 @@ func (r *returns) Pop() any {
 	return last
 }
 
-// simulate runs the job with the chosen absences.
-func simulate(j *Job, chosen []Absence, target uint64, link Link) (*Plan, error) {
+// simulate runs the job with the chosen absences, or until ctx ends.
+func simulate(ctx context.Context, j *Job, chosen []Absence, target uint64, link Link) (*Plan, error) {
 	m := &machine{job: j, link: link, target: target, plan: &Plan{TargetBytes: target}, state: make([]state, len(j.Blocks)), next: make([]int32, len(j.Blocks))}
 	m.away.moves = &m.plan.Moves
 	starts, ends, uses, leave := m.schedule(chosen)
@@ -61,6 +62,9 @@ func simulate(j *Job, chosen []Absence, target uint64, link Link) (*Plan, error)
 		m.state[i].move = -1
 	}
 	for i, nanos := range j.StepNanos {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		step := int32(i)
 		for _, b := range ends.at(step) {
 			m.free(b)

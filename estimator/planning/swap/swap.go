@@ -2,6 +2,7 @@
 package swap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -199,13 +200,16 @@ const (
 )
 
 // Smallest is about the smallest target, above one that there is no plan for, for which a plan is found; false where none is found. A target that is refused
-// names what one request needs at least, which is the next that is tried: so what is found is the need of the worst request, or that and what addresses lose.
-func Smallest(j *Job, above uint64, link Link, layoutNodes int64) (uint64, bool) {
+// names what one request needs at least, which is the next that is tried: so what is found is the need of the worst request, or that and what addresses lose. When ctx ends, none is found.
+func Smallest(ctx context.Context, j *Job, above uint64, link Link, layoutNodes int64) (uint64, bool) {
 	target := above
 	for range maxSmallestTries {
-		_, _, err := Make(j, target, link, layoutNodes)
+		_, _, err := Make(ctx, j, target, link, layoutNodes)
 		if err == nil {
 			return target, target > above
+		}
+		if ctx.Err() != nil {
+			break
 		}
 		if need := (*NeedError)(nil); errors.As(err, &need) && need.NeedBytes > target {
 			target = need.NeedBytes
@@ -219,8 +223,9 @@ func Smallest(j *Job, above uint64, link Link, layoutNodes int64) (uint64, bool)
 	return 0, false
 }
 
-// Make looks for the plan with the least stall: every score chooses, every choice is simulated, and the best is given addresses.
-func Make(j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {
+// Make looks for the plan with the least stall: every score chooses, every choice is simulated, and the best is given addresses. When ctx ends
+// before all were simulated, the best so far is given addresses; without any that have room, the error is that of ctx.
+func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {
 	if err := j.Check(); err != nil {
 		return nil, nil, err
 	}
@@ -234,7 +239,10 @@ func Make(j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Ou
 		var firstErr error
 		outcomes = outcomes[:0]
 		for _, policy := range Policies {
-			p, err := simulate(j, policy.choose(j, inner, link), inner, link)
+			p, err := simulate(ctx, j, policy.choose(ctx, j, inner, link), inner, link)
+			if ctx.Err() != nil {
+				break // what was chosen or simulated is half done
+			}
 			if err != nil {
 				firstErr = errors.Join(firstErr, err)
 				outcomes = append(outcomes, Outcome{Policy: policy.Name, Err: err.Error()})
@@ -246,18 +254,28 @@ func Make(j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Ou
 				best = p
 			}
 		}
+		if best == nil && ctx.Err() != nil {
+			return nil, outcomes, ctx.Err()
+		}
 		if best == nil {
 			var need *NeedError
 			errors.As(firstErr, &need)
 			return nil, outcomes, need
 		}
-		height, err := best.place(j, layoutNodes)
+		nodes, placing := layoutNodes, ctx
+		if ctx.Err() != nil { // what there is gets its addresses all the same, without a search
+			nodes, placing = -1, context.WithoutCancel(ctx)
+		}
+		height, err := best.place(placing, j, nodes)
 		if err != nil {
 			return nil, outcomes, err
 		}
 		best.TargetBytes = targetBytes
 		if height <= targetBytes {
 			return best, outcomes, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, outcomes, err // with more time, it might have been given addresses
 		}
 		if over := height - targetBytes; over < inner {
 			inner -= over
@@ -269,12 +287,12 @@ func Make(j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Ou
 }
 
 // place gives the pieces addresses.
-func (p *Plan) place(j *Job, nodes int64) (height uint64, err error) {
+func (p *Plan) place(ctx context.Context, j *Job, nodes int64) (height uint64, err error) {
 	blocks := make([]layout.Block, len(p.Pieces))
 	for i, piece := range p.Pieces {
 		blocks[i] = layout.Block{Start: piece.From, End: piece.To, SizeBytes: j.Blocks[piece.Block].SizeBytes}
 	}
-	r, err := layout.Plan(blocks, layout.Options{MaxNodes: nodes})
+	r, err := layout.Plan(ctx, blocks, layout.Options{MaxNodes: nodes})
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package swap
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -33,7 +34,7 @@ func training(layers int, mibEach uint64, stepNanos int64) *Job {
 
 func TestSlowStepsHideTheTransfers(t *testing.T) {
 	j := training(10, 1, 10_000)
-	p, outcomes, err := Make(j, 6*mib, slowLink, 0)
+	p, outcomes, err := Make(t.Context(), j, 6*mib, slowLink, 0)
 	if err != nil {
 		t.Fatal(err, outcomes)
 	}
@@ -44,7 +45,7 @@ func TestSlowStepsHideTheTransfers(t *testing.T) {
 
 func TestFastStepsWait(t *testing.T) {
 	j := training(10, 1, 100)
-	p, _, err := Make(j, 6*mib, slowLink, 0)
+	p, _, err := Make(t.Context(), j, 6*mib, slowLink, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func TestFastStepsWait(t *testing.T) {
 }
 
 func TestNothingMovesWhenAllFits(t *testing.T) {
-	p, _, err := Make(training(10, 1, 100), 10*mib, slowLink, 0)
+	p, _, err := Make(t.Context(), training(10, 1, 100), 10*mib, slowLink, 0)
 	if err != nil || len(p.Moves) != 0 || p.StallNanos() != 0 || p.PoolBytes != 10*mib {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -68,7 +69,7 @@ func TestNothingMovesWhenAllFits(t *testing.T) {
 func TestWhatCannotFitIsNamed(t *testing.T) {
 	j := training(10, 1, 100)
 	j.Accesses[0], j.Accesses[1] = nil, nil // never moved
-	_, _, err := Make(j, 2*mib, slowLink, 0)
+	_, _, err := Make(t.Context(), j, 2*mib, slowLink, 0)
 	var need *NeedError
 	if !errors.As(err, &need) || need.Step != 2 || need.NeedBytes != 3*mib {
 		t.Errorf("%v", err)
@@ -92,12 +93,12 @@ func TestBadJobsAreRefused(t *testing.T) {
 	} {
 		j := ok()
 		spoil(j)
-		if _, _, err := Make(j, 8*mib, slowLink, 0); !errors.Is(err, ErrInvalid) {
+		if _, _, err := Make(t.Context(), j, 8*mib, slowLink, 0); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, link := range []Link{{}, {OutBytesPerSecond: -1, InBytesPerSecond: 1}, {OutBytesPerSecond: 1, InBytesPerSecond: 1, InLatencyNanos: -1}} {
-		if _, _, err := Make(ok(), 8*mib, link, 0); !errors.Is(err, ErrInvalid) {
+		if _, _, err := Make(t.Context(), ok(), 8*mib, link, 0); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", link, err)
 		}
 	}
@@ -126,14 +127,14 @@ func TestPlansHold(t *testing.T) {
 		}
 		bound := layout.LiveBound(j.Blocks)
 		target := bound * rapid.Uint64Range(30, 110).Draw(t, "percent") / 100
-		p, _, err := Make(j, target, slowLink, 500)
+		p, _, err := Make(t.Context(), j, target, slowLink, 500)
 		if err != nil {
 			var need *NeedError
 			if errors.As(err, &need) && (need.NeedBytes <= target && need.TargetBytes == target || bound <= target) {
 				t.Fatalf("%v, live bound %d", err, bound)
 			}
-			if smallest, ok := Smallest(j, target, slowLink, 500); ok {
-				if p, _, err := Make(j, smallest, slowLink, 500); err != nil || smallest <= target {
+			if smallest, ok := Smallest(t.Context(), j, target, slowLink, 500); ok {
+				if p, _, err := Make(t.Context(), j, smallest, slowLink, 500); err != nil || smallest <= target {
 					t.Fatalf("%d, above %d, is said to work: %v", smallest, target, err)
 				} else {
 					hold(t, j, p, smallest)
@@ -196,5 +197,17 @@ func hold(t failer, j *Job, p *Plan, target uint64) {
 	}
 	if len(p.Pieces) != len(j.Blocks)+len(p.Moves) {
 		t.Fatalf("%d pieces, %d blocks, %d moves", len(p.Pieces), len(j.Blocks), len(p.Moves))
+	}
+}
+
+// TestTheEndOfTheContext: what was found by then is placed or refused, and nothing is called impossible for want of time.
+func TestTheEndOfTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p, _, err := Make(ctx, training(10, 1, 100), 6*mib, slowLink, 0); p != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", p, err)
+	}
+	if n, ok := Smallest(ctx, training(10, 1, 100), 2*mib, slowLink, 0); ok {
+		t.Errorf("a smallest target of %d without any time", n)
 	}
 }
