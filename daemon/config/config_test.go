@@ -67,6 +67,7 @@ func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 	for _, c := range []struct{ name, text, place, says string }{
 		{"no version", "mode = \"off\"\n", "", "write version = 1"},
 		{"other version", "version = 2\n", ":1:1", "reads version 1"},
+		{"swapped letters", "version = 1\nmoed = \"off\"\n", ":2:1", "did you mean mode?"},
 		{"unknown key", "version = 1\n[probe]\n  hlod = \"60s\"\n", ":3:3", "did you mean hold?"},
 		{"unknown table", "version = 1\n[prob]\nhold = \"60s\"\n", ":2:1", "unknown key"},
 		{"unknown key of a row", "version = 1\n[[target]]\nfits = \"1GiB\"\nconstraint = \"a\"\n[[target]]\nfits = \"2GiB\"\ngress = \"gpu:a:1\"\n", ":7:1", "did you mean gres?"},

@@ -387,22 +387,24 @@ func nearest(key toml.Key) string {
 	return "remove it, or see packaging/gresize.toml for the keys of this release"
 }
 
-// distance is the number of letters to add, drop or change between two words.
+// distance is the number of letters to add, drop, change or swap with their neighbour between two words.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i
 		for j := 1; j <= len(b); j++ {
-			cost := diagonal
+			row[j] = last[j-1]
 			if a[i-1] != b[j-1] {
-				cost++
+				row[j]++
 			}
-			diagonal = row[j]
-			row[j] = min(cost, row[j]+1, row[j-1]+1)
+			row[j] = min(row[j], last[j]+1, row[j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
 		}
 	}
 	return row[len(b)]

@@ -1,5 +1,5 @@
 -- Fills an empty decision log with as many finished jobs as the one row of the table temp.fill says, in its column jobs, for measurements:
---   cat daemon/decisionlog/migrations/*.sql | sqlite3 big.db
+--   { cat daemon/decisionlog/migrations/*.sql; echo "PRAGMA user_version = $(ls daemon/decisionlog/migrations | wc -l);"; } | sqlite3 big.db
 --   { echo 'CREATE TEMP TABLE fill AS SELECT 1000000 AS jobs;'; cat tools/decisionlog/fill.sql; } | sqlite3 big.db
 -- One job a second up to a fixed day; 200 users, 5 partitions; of 50 jobs, 30 are left alone, 14 kept and 6 rewritten, none of part4. User 7 submitted once in 100 000 jobs.
 INSERT INTO jobs (id, token, mode, state, finished, slurm_job_id, uid, gid, job_name, partition_name, account, qos, work_dir, asked, asked_text, profile, fingerprint,
