@@ -270,6 +270,25 @@ assert len(summary(Exception("x" * 100000))) < 10000
 	}
 }
 
+// TestOwnLooksAreNotThePrograms holds that what our own layer reads of folders is not taken for the program's: the outputs of jobs often lie there, and an
+// earlier answer would never be used again.
+func TestOwnLooksAreNotThePrograms(t *testing.T) {
+	const script = `import glob, os, sys
+sys.path[:0] = ["python", os.getcwd()]
+from gresize_vgpu import listings, sources
+told = []
+listings._access = lambda path, mode: told.append(os.path.dirname(path))
+listings.watch()
+sources._installed_folders()
+assert not told, told
+os.listdir("testdata"); list(os.scandir("native")); glob.glob("manifest/*.json")
+assert told == ["testdata", "native", "manifest"], told
+`
+	if out, err := exec.Command("python3", "-c", script).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // What runs inside a user's Python must be read by Python 3.8.
 func TestPythonLayerIsOldSyntax(t *testing.T) {
 	files, err := filepath.Glob("python/*.py")

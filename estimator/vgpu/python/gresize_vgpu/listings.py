@@ -8,8 +8,8 @@ import sys
 
 MARK = ".gresize-listing"
 
-# Modules that read folders to find modules and packages: what they find is opened afterwards, and counts by itself.
-_FINDERS = ("importlib", "_frozen_importlib", "pkgutil", "pkg_resources", "importlib_metadata", "importlib_resources", "zipimport", "site")
+# Modules that read folders to find modules and packages, where what they find is opened afterwards and counts by itself; and ours, which are not the program.
+_NOT_THE_PROGRAM = ("gresize_vgpu", "importlib", "_frozen_importlib", "pkgutil", "pkg_resources", "importlib_metadata", "importlib_resources", "zipimport", "site")
 
 _access = os.access
 _readlink = os.readlink
@@ -21,7 +21,7 @@ def _tell(event, args):
     try:
         frame = sys._getframe(1)
         name = frame.f_globals.get("__name__") or ""
-        if name.split(".", 1)[0] in _FINDERS or name.startswith("_frozen_importlib"):
+        if name.split(".", 1)[0] in _NOT_THE_PROGRAM or name.startswith("_frozen_importlib"):
             return
         folder = args[0]
         if isinstance(folder, int):
