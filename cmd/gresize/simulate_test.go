@@ -117,7 +117,7 @@ func TestSimulateRefuses(t *testing.T) {
 	}{
 		"no file":           {nil, exitUsage, "one file"},
 		"missing file":      {[]string{"/nonexistent"}, exitError, "no such file"},
-		"a directory":       {[]string{"."}, exitError, "no regular file"},
+		"a directory":       {[]string{"."}, exitError, "is a directory"},
 		"another file":      {[]string{"simulate.go"}, exitError, "is neither"},
 		"capacity":          {[]string{file, "--capacity", "20"}, exitUsage, "such as 20GiB"},
 		"version":           {[]string{file, "--torch-version", "1.2"}, exitUsage, "not known"},

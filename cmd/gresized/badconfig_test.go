@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -157,7 +158,12 @@ func unquoted(text string) string { return strings.NewReplacer(`\"`, `"`, `\\`, 
 // TestNoConfiguration: what to do is said where there is none, or none that can be read.
 func TestNoConfiguration(t *testing.T) {
 	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct{ path, says string }{
+		{pipe, "the configuration cannot be read: a pipe and no regular file: save what comes out of it, and name that file (is it a file that the user of the daemon may read?)"},
 		{filepath.Join(dir, "none"), "there is no configuration: no such file or directory (begin with the annotated example /usr/share/doc/gresize/gresize.toml, or name another file with -config)"},
 		{dir, "the configuration cannot be read: is a directory (is it a file that the user of the daemon may read?)"},
 	} {

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/gresize/gresize/estimator/regular"
 )
 
 // FileError is a fault in the file, for a person.
@@ -55,7 +57,7 @@ func Read(path string) (*Config, error) {
 }
 
 func readText(path string) (string, error) {
-	file, err := os.Open(path)
+	file, err := regular.Open(path)
 	if err != nil {
 		return "", unreadable(path, err)
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+
+	"github.com/gresize/gresize/estimator/regular"
 )
 
 // minSQLite is the first release without the race between a write and a checkpoint of the WAL.
@@ -71,7 +73,7 @@ func Open(ctx context.Context, path string) (*Log, error) {
 
 // OpenReadOnly opens the log of a daemon that may be running. It changes nothing.
 func OpenReadOnly(ctx context.Context, path string) (*Log, error) {
-	if _, err := os.Stat(path); err != nil {
+	if err := regular.Check(path); err != nil {
 		return nil, fmt.Errorf("open decision log: %w", err)
 	}
 	db, err := connect(path, url.Values{"mode": {"ro"}, "_query_only": {"true"}})
@@ -145,7 +147,7 @@ func open(ctx context.Context, path string) (*Log, error) {
 		return nil, fmt.Errorf("open decision log: SQLite %d is too old, %d is needed", number, minSQLite)
 	}
 	// The file names jobs and folders of users: nobody but its owner reads it. SQLite gives the -wal and -shm files the same mode.
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	file, err := regular.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open decision log: %w", err)
 	}

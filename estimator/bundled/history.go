@@ -9,6 +9,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/history"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -60,7 +61,7 @@ func historyRows() ([]history.Row, error) {
 	if path == "" {
 		return nil, nil
 	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", historyVariable, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/regular"
 	"golang.org/x/sys/unix"
 )
 
@@ -152,7 +153,7 @@ var ErrInUse = errors.New("another comparison writes to it")
 
 // OpenAnswers opens a file of answers to go on with, and makes it where there is none. What an interruption left of a line is removed.
 func OpenAnswers(path string) (*Answers, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := regular.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +193,7 @@ func (a *Answers) open(path string) error {
 
 // ReadAnswers reads a file of answers that nobody goes on with.
 func ReadAnswers(path string) (*Answers, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

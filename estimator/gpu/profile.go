@@ -12,13 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/strictjson"
 )
 
@@ -197,7 +197,7 @@ func fold(s string) string {
 
 // ParseFile reads a profile that a site wrote or captured.
 func ParseFile(path string) (*Profile, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open GPU profile: %w", err)
 	}

@@ -15,6 +15,8 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+
+	"github.com/gresize/gresize/estimator/regular"
 )
 
 const manifestName = "manifest.json"
@@ -149,7 +151,7 @@ func WriteFile(path string, b *Bundle) (err error) {
 
 // ReadFile reads a bundle from a file.
 func ReadFile(path string) (*Bundle, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
 	}
@@ -157,9 +159,6 @@ func ReadFile(path string) (*Bundle, error) {
 	fi, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("read bundle: %s is no regular file", path)
 	}
 	var head [len(zipMagic)]byte
 	if n, err := f.ReadAt(head[:], 0); n < len(head) || string(head[:]) != zipMagic {

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/slurm/request"
@@ -256,11 +257,15 @@ func libraryOf(controller *elf.File) (string, error) {
 
 // checkConf looks whether slurm.conf names the plugin, and as the last one.
 func (r *Report) checkConf(o Options) error {
-	file, err := os.Open(o.Conf)
+	// O_NONBLOCK: a pipe in this place would wait for ever.
+	file, err := os.OpenFile(o.Conf, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return errors.Join(fmt.Errorf("%s is no regular file", o.Conf), err)
+	}
 	text := make([]byte, maxConf)
 	n, _ := file.Read(text)
 	text = text[:n]

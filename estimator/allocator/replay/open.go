@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/events"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -25,7 +25,7 @@ type OpenOptions struct {
 
 // Open reads a program from a file of any known kind: an oracle trace, a PyTorch snapshot, a reduced snapshot in JSON, or a trace bundle.
 func Open(path string, o OpenOptions) (*Program, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -33,9 +33,6 @@ func Open(path string, o OpenOptions) (*Program, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
 	}
 	head, err := peek(f)
 	if err != nil {

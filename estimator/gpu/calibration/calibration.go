@@ -25,6 +25,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/gpu/capture"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
@@ -66,7 +67,7 @@ var (
 
 // ReadResults reads the rows of a results.jsonl. Rows of workloads that failed or were skipped are kept: they are part of the result.
 func ReadResults(path string) ([]Row, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("calibration: %w", err)
 	}
