@@ -260,6 +260,9 @@ func (c *Config) check() *FileError {
 	if fault := c.checkWeb(bad); fault != nil {
 		return fault
 	}
+	if fault := c.checkClashes(bad); fault != nil {
+		return fault
+	}
 	return c.checkTargets(bad)
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net"
 	"strings"
 )
@@ -34,6 +35,9 @@ func (c *Config) checkWeb(bad fault) *FileError {
 	for _, name := range c.Web.Hosts {
 		if !plainWord.MatchString(name) && net.ParseIP(name) == nil {
 			return bad("web.hosts", `names without a port, for example "gresize.cluster"`, "%q is no name of a host", name)
+		}
+		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
+			return bad("web.hosts", fmt.Sprintf("write %q", strings.Trim(name, ".")), "%q begins or ends with a dot", name)
 		}
 	}
 	if c.Web.KeepBundles < 0 || c.Web.KeepBundles > maxKeepBundles {

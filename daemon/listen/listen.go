@@ -19,7 +19,11 @@ const unixPrefix = "unix:"
 // On opens "unix:/path" or an address with a port.
 func On(address string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		return Unix(path)
+		l, err := Unix(path)
+		if err != nil {
+			return nil, err // not a listener that is none, which is no nil
+		}
+		return l, nil
 	}
 	return net.Listen("tcp", address)
 }
