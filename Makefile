@@ -58,7 +58,7 @@ setup: setup-slurm ## Install what demo and test need (they call it themselves; 
 
 .PHONY: test
 test: setup build ## Everything tested, with real Slurm daemons and real PyTorch wheels
-	@tools/own-root $(GO) test -p 2 -timeout 15m ./...
+	@tools/own-root $(GO) test -p 2 -timeout 30m ./...
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, gosec, known vulnerabilities, GCC's analyzer, the laws of the house, shell and Python syntax
