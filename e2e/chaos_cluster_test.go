@@ -396,11 +396,19 @@ func (c *playedCluster) http(method, url, key string, body []byte, into any) err
 	return json.NewDecoder(response.Body).Decode(into)
 }
 
-// buildChaos makes the programs of a run in dir.
+// buildChaos puts the programs of a run in dir: copies, since a run may replace them.
 func buildChaos(dir string) error {
-	for program, source := range map[string]string{"gresized": "./cmd/gresized", "scontrol": "./e2e/fakeslurm"} {
-		if out, err := goBuild(filepath.Join(dir, program), source); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", source, err, out)
+	build, err := buildFake()
+	if err != nil {
+		return err
+	}
+	for program, from := range map[string]string{"gresized": "gresized", "scontrol": "fakeslurm"} {
+		data, err := os.ReadFile(filepath.Join(build, "bin", from))
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, program), data, 0o755); err != nil { // #nosec G306 -- a program
+			return err
 		}
 	}
 	return os.Symlink("scontrol", filepath.Join(dir, "scancel"))

@@ -37,12 +37,6 @@ const (
 	diskBytes  = 24 << 20
 )
 
-func goBuild(out, source string) ([]byte, error) {
-	cmd := exec.Command("go", "build", "-tags", "failpoint", "-o", out, source)
-	cmd.Dir = ".."
-	return cmd.CombinedOutput()
-}
-
 // chaos is a gresized that is tormented.
 type chaos struct {
 	t                   *testing.T

@@ -43,6 +43,7 @@ var buildFake = sync.OnceValues(func() (string, error) {
 		{"go", "build", "-tags", "failpoint osusergo netgo", "-ldflags", "-extldflags=-static", "-o", dir + "/bin/gresized", "./cmd/gresized"},
 		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/libexec/", "./cmd/gresize-launch", "./cmd/gresize-epilog"},
 		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/libexec/gresize-probe", "./e2e/fakeprobe"},
+		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/bin/fakeslurm", "./e2e/fakeslurm"},
 		{"make", "-s", "-C", "slurm/plugin", "OUT=" + dir + "/plugin"},
 	} {
 		cmd := exec.Command(command[0], command[1:]...)
