@@ -63,6 +63,15 @@ func TestActualAdd(t *testing.T) {
 			t.Errorf("%q: %d %s", bad, code, out)
 		}
 	}
+	if err := os.WriteFile(munge, []byte("#!/bin/sh\necho 'munge: Error: Failed to access \"/run/munge/munge.socket.2\"' >&2; exit 6\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errs := call("--job", "123", "--gpu-memory", "1GiB"); code != exitError || !strings.Contains(errs, "is munged running") || !strings.Contains(errs, `Failed to access "/run/munge/munge.socket.2"`) {
+		t.Errorf("%d %s", code, errs)
+	}
+	if err := os.WriteFile(munge, []byte("#!/bin/sh\ncat\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	status = http.StatusForbidden
 	if code, _, errs := call("--job", "123", "--gpu-memory", "1GiB"); code != exitError || !strings.Contains(errs, "root or SlurmUser") {
 		t.Errorf("%d %s", code, errs)

@@ -54,13 +54,16 @@ func TestExplainIsOnePageInPlainWords(t *testing.T) {
 		t.Fatal(code, errs.String())
 	}
 	for _, want := range []string{"You asked", "--constraint=gpu80g", "run for 4 training steps on a virtual rtx3060", "at most 8.00 GiB (confidence: high)", "cuDNN may choose another workspace", "asks for --gres=gpu:1 --constraint=gpu12g instead",
-		"because it fits", "from 120 jobs of gpu=rtx3060", "ran out of GPU memory, at most 12.00 GiB of one GPU on gpu1, exit code 1, 2.00 GPU-hours", "sorry", "the job asks for what it asked", "gresize:off", "JobId=7 StartTime=now"} {
+		"because it fits", "from 120 jobs of gpu=rtx3060", "ran out of GPU memory, at most 12.00 GiB of one GPU on gpu1, exit code 1, 2.00 GPU-hours", "sorry", "the job asks for what it asked", "gresize:off"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 	if lines := strings.Count(out.String(), "\n"); lines > 40 || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("%d lines, or control characters:\n%s", lines, out.String())
+	}
+	if strings.Contains(out.String(), "StartTime=now") {
+		t.Errorf("a job that has ended is to be started:\n%s", out.String())
 	}
 	t.Log(out.String())
 	out.Reset()

@@ -125,7 +125,14 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 		if err != nil {
 			return reading{}, err
 		}
-		return newReading(&result, profile), cmd.Context().Err()
+		r := newReading(&result, profile)
+		if err := cmd.Context().Err(); err != nil {
+			return r, err
+		}
+		if progress == nil || !progress.terminal { // on a terminal, the progress was seen
+			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: batch %d: %s, %.1f s\n", batch, fitAnswerOf(&r), r.WallSeconds)
+		}
+		return r, nil
 	}
 	res, err := s.search()
 	if errors.Is(err, context.Canceled) {
@@ -213,6 +220,14 @@ func (s *fitSearch) judge(r *reading) fitAnswer {
 		return fitYes
 	}
 	return fitUnusable
+}
+
+// fitAnswerOf is what a run says about its size, in a word.
+func fitAnswerOf(r *reading) string {
+	if isClose(r) {
+		return "too close"
+	}
+	return r.Status
 }
 
 // isClose says that nothing but the end of the card keeps a run from an answer.
@@ -371,12 +386,8 @@ func (f *fitResult) print(out io.Writer, p *gpu.Profile) error {
 	fmt.Fprintln(w, "  BATCH\tANSWER\tRESERVED\tNEEDED\tAT MOST\tHEADROOM\tCONFIDENCE\tSECONDS")
 	for _, run := range f.Runs {
 		r := &run.Estimate
-		answer := r.Status
-		if isClose(r) {
-			answer = "too close"
-		}
 		c := r.cells()
-		fmt.Fprintf(w, "  %d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\n", run.Batch, answer, c[0], c[1], c[2], c[3], r.Confidence, r.WallSeconds)
+		fmt.Fprintf(w, "  %d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\n", run.Batch, fitAnswerOf(r), c[0], c[1], c[2], c[3], r.Confidence, r.WallSeconds)
 	}
 	return w.Flush()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -272,5 +273,26 @@ row 4: the command failed: ValueError: empty data set [script_failed]
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFitSaysWhatItTries: whoever waits without a terminal sees a line for each size.
+func TestFitSaysWhatItTries(t *testing.T) {
+	lib, err := filepath.Abs("../../build/lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GRESIZE_LIBDIR", lib)
+	var out, errs bytes.Buffer
+	code := run(t.Context(), []string{"fit", "--gpu", "t4", "--", "sh", "-c", "exit 3", "sh", "-b", "4"}, &out, &errs)
+	if code != exitFailed || !strings.HasPrefix(errs.String(), "gresize: batch 4: command failed, ") || strings.Count(errs.String(), "\n") != 1 {
+		t.Errorf("exit %d, %q:\n%s", code, errs.String(), out.String())
+	}
+}
+
+func TestEvalHelpNamesTheRowsOnTop(t *testing.T) {
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"eval", "--help"}, &out, &errs); code != exitOK || strings.Count(out.String(), "constants are taken from come on top") != 2 {
+		t.Errorf("%d\n%s", code, out.String())
 	}
 }

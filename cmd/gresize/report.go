@@ -105,6 +105,9 @@ func writeReport(w io.Writer, r report.Report) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	if about := r.AboutFreed(); about != "" {
+		fmt.Fprintln(w, about)
+	}
 	if _, err := fmt.Fprintln(w, "\nJobs"); err != nil {
 		return err
 	}
@@ -150,7 +153,7 @@ func writeTruth(w io.Writer, t decisionlog.Truth) error {
 
 // reportColumns are the columns of the CSV form. They stay; more may be added at the end. What a section has no value for is empty.
 var reportColumns = []string{"section", "name", "code", "jobs", "gpu_hours_asked", "gpu_hours_needed", "gpu_hours_freed", "jobs_without_limit", "tasks", "tasks_needed",
-	"runs_over", "mean_error_percent", "worst_error_percent"}
+	"runs_over", "mean_error_percent", "worst_error_percent", "gpu_hours_added"}
 
 func writeReportCSV(w io.Writer, r report.Report) error {
 	table := newCSV(w)
@@ -172,7 +175,7 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 			section = "total"
 		}
 		if err := row(section, logview.Printable(c.Kind, logview.MaxTextRunes), "", map[string]string{"jobs": count(c.Asked), "tasks": count(c.TasksAsked), "tasks_needed": count(c.TasksNeeded),
-			"gpu_hours_asked": number(c.GPUHoursAsked), "gpu_hours_needed": number(c.GPUHoursNeeded), "gpu_hours_freed": number(c.GPUHoursFreed), "jobs_without_limit": count(c.WithoutLimit)}); err != nil {
+			"gpu_hours_asked": number(c.GPUHoursAsked), "gpu_hours_needed": number(c.GPUHoursNeeded), "gpu_hours_freed": number(c.GPUHoursFreed), "gpu_hours_added": number(c.GPUHoursAdded), "jobs_without_limit": count(c.WithoutLimit)}); err != nil {
 			return err
 		}
 	}

@@ -24,6 +24,19 @@ type Sender struct {
 	Munge, Socket string
 }
 
+// mungeError says in munge's own words why there is no credential.
+func mungeError(err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return fmt.Errorf("munge: %w", err) // it was not even started
+	}
+	words := strings.ToValidUTF8(strings.TrimSpace(string(exit.Stderr)), "?")
+	if words == "" {
+		words = err.Error()
+	}
+	return fmt.Errorf("munge gave no credential; is munged running on this machine? It says: %s", words)
+}
+
 // Post makes a credential of this cluster with a document inside, and returns the answer to it.
 func (s Sender) Post(ctx context.Context, path string, document any) ([]byte, error) {
 	data, err := json.Marshal(document)
@@ -39,7 +52,7 @@ func (s Sender) Post(ctx context.Context, path string, document any) ([]byte, er
 	command.WaitDelay = time.Second
 	credential, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("munge: %w", err)
+		return nil, mungeError(err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.URL, "/")+path, bytes.NewReader(credential))
 	if err != nil {

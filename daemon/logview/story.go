@@ -2,9 +2,11 @@ package logview
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator"
 )
@@ -71,11 +73,13 @@ func Explain(s decisionlog.Story) []Line {
 	return t.lines
 }
 
-// OwnersWord is how the owner of a job has the last word.
+// OwnersWord is how the owner of a job has the last word; how to start it, only while it is held.
 func OwnersWord(j decisionlog.Job) []Line {
 	t := &teller{}
 	t.line("Your word", "to be left alone: sbatch --comment=gresize:off, or GRESIZE=off in the environment, or a line #GRESIZE off in the script;")
-	t.line("", "to start a job that is held: scontrol update JobId=%s StartTime=now", JobID(j))
+	if j.SlurmJobID != 0 && j.Mode != string(jobs.Shadow) && slices.Contains(jobs.OpenStates, j.State) && j.State != jobs.StateUpdated && !j.Finished {
+		t.line("", "to start the job at once, which is held: scontrol update JobId=%s StartTime=now", JobID(j))
+	}
 	return t.lines
 }
 

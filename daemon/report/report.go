@@ -102,10 +102,20 @@ type Card struct {
 	TasksNeeded    int64   `json:"tasks_needed"`
 	GPUHoursAsked  float64 `json:"gpu_hours_asked"`
 	GPUHoursNeeded float64 `json:"gpu_hours_needed"`
-	// GPUHoursFreed is negative where jobs moved to this kind. That of the total is what moved.
+	// GPUHoursFreed is asked less needed: negative where jobs moved to this kind. That of the total is what left its kind: the negative ones are not taken off it.
 	GPUHoursFreed float64 `json:"gpu_hours_freed"`
+	// GPUHoursAdded is what this kind was given more than it was asked for.
+	GPUHoursAdded float64 `json:"gpu_hours_added"`
 	// WithoutLimit are jobs that asked for this kind and are in no hours, because no time limit is known of them.
 	WithoutLimit int64 `json:"jobs_without_limit"`
+}
+
+// AboutFreed says how the freed hours of the total come about; empty when nothing was freed.
+func (r Report) AboutFreed() string {
+	if r.Total.GPUHoursFreed == 0 && r.Total.GPUHoursAdded == 0 {
+		return ""
+	}
+	return fmt.Sprintf("In total, %.1f hours left a kind of card (freed), and %.1f were added to other kinds; these are not taken off, so freed is not asked less needed.", r.Total.GPUHoursFreed, r.Total.GPUHoursAdded)
 }
 
 // TotalKind is the kind of the sum of all cards.
@@ -205,6 +215,7 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.T
 	for _, kind := range slices.Sorted(maps.Keys(cards)) {
 		c := *cards[kind]
 		c.GPUHoursFreed = c.GPUHoursAsked - c.GPUHoursNeeded
+		c.GPUHoursAdded = max(-c.GPUHoursFreed, 0)
 		r.Cards = append(r.Cards, c)
 		r.Total.Asked += c.Asked
 		r.Total.Needed += c.Needed
@@ -213,6 +224,7 @@ func Make(span decisionlog.Span, groups []decisionlog.Group, truth decisionlog.T
 		r.Total.GPUHoursAsked += c.GPUHoursAsked
 		r.Total.GPUHoursNeeded += c.GPUHoursNeeded
 		r.Total.GPUHoursFreed += max(c.GPUHoursFreed, 0)
+		r.Total.GPUHoursAdded += c.GPUHoursAdded
 		r.Total.WithoutLimit += c.WithoutLimit
 	}
 	slices.SortStableFunc(r.Cards, func(a, b Card) int { return cmp.Compare(b.GPUHoursAsked, a.GPUHoursAsked) })

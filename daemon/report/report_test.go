@@ -71,10 +71,10 @@ func TestReport(t *testing.T) {
 		{Asked: small, Mode: "enforce", State: jobs.StateLeftAlone, Verdict: decisionlog.LeaveAlone, Code: "array_job", Jobs: 5, Tasks: 19, LimitedJobs: 5, LimitMinutes: 600},
 	}, decisionlog.Truth{Known: 4}, nil)
 	want := []Card{
-		{Kind: "gpu12g", Asked: 5, Needed: 9, TasksAsked: 19, TasksNeeded: 23, GPUHoursAsked: 20, GPUHoursNeeded: 26, GPUHoursFreed: -6},
+		{Kind: "gpu12g", Asked: 5, Needed: 9, TasksAsked: 19, TasksNeeded: 23, GPUHoursAsked: 20, GPUHoursNeeded: 26, GPUHoursFreed: -6, GPUHoursAdded: 6},
 		{Kind: "gpu80g", Asked: 5, Needed: 1, TasksAsked: 5, TasksNeeded: 1, GPUHoursAsked: 8, GPUHoursNeeded: 2, GPUHoursFreed: 6, WithoutLimit: 1},
 	}
-	if !slices.Equal(r.Cards, want) || r.Total != (Card{Kind: "total", Asked: 10, Needed: 10, TasksAsked: 24, TasksNeeded: 24, GPUHoursAsked: 28, GPUHoursNeeded: 28, GPUHoursFreed: 6, WithoutLimit: 1}) {
+	if !slices.Equal(r.Cards, want) || r.Total != (Card{Kind: "total", Asked: 10, Needed: 10, TasksAsked: 24, TasksNeeded: 24, GPUHoursAsked: 28, GPUHoursNeeded: 28, GPUHoursFreed: 6, GPUHoursAdded: 6, WithoutLimit: 1}) {
 		t.Errorf("%+v\n%+v", r.Cards, r.Total)
 	}
 	text := strings.Join(r.NotKnown, "\n")

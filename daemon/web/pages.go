@@ -322,14 +322,17 @@ func (s *Server) whyNoPicture(story decisionlog.Story, err error) string {
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
 		return "There is no picture: " + logview.Printable(err.Error(), 300) + "."
-	case len(story.Probes) == 0:
+	case len(story.Probes) == 0 && len(story.Estimates) == 0:
 		return "There is no picture: the job was not tried out."
 	case !story.Job.Finished:
 		return "There is no picture yet: the probe has not reported."
 	case !s.config.KeepsBundles:
 		return "There is no picture: records of ended jobs are not kept here (web.keep_bundles)."
 	}
-	return "There is no picture: the record of this job is no longer kept (web.keep_bundles), or none came."
+	if n := len(story.Probes); n > 0 && story.Probes[n-1].ReportedAt.IsZero() {
+		return "There is no picture: no record came of the probe that tried the job out."
+	}
+	return "There is no picture: the job was tried out, but its record is no longer kept (web.keep_bundles)."
 }
 
 func (s *Server) picture(r *http.Request) (answer, error) {

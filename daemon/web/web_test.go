@@ -168,9 +168,9 @@ func TestPages(t *testing.T) {
 		{"/?user=" + strings.Repeat("x", 3000), 400, []string{"2048 bytes"}, nil},
 		{"/?partition=" + url.QueryEscape("<script>alert(1)</script>"), 200, []string{"No job is like that.", "&lt;script&gt;"}, nil},
 		{"/row/1", 200, []string{"Job 7", "train-gpt", "virtual rtx3060", "asks for --gres=gpu:1 --constraint=gpu12g instead", "from 120 jobs", "ran out of GPU memory, at most 12.00 GiB", "sorry",
-			`src="/row/1/memory.svg?gpu=0"`, "What holds the memory at the peak", "optimizer state", "parameters", "6 transitions", "1.250 s", "gresize:off", "&lt;another&gt;", "JobId=7"}, []string{"secret-hash"}},
+			`src="/row/1/memory.svg?gpu=0"`, "What holds the memory at the peak", "optimizer state", "parameters", "6 transitions", "1.250 s", "gresize:off", "&lt;another&gt;"}, []string{"secret-hash", "StartTime=now"}},
 		{"/row/2", 200, []string{"There is no picture: its record cannot be read"}, nil},
-		{"/row/3", 200, []string{"There is no picture yet: the probe has not reported", "not known (yet)"}, nil},
+		{"/row/3", 200, []string{"There is no picture yet: the probe has not reported", "not known (yet)", "scontrol update JobId=9 StartTime=now"}, nil},
 		{"/row/4", 200, []string{"There is no picture: the job was not tried out", "Row 4"}, nil},
 		{"/row/5", 200, []string{"taken over from an earlier job", `href="/row/1#memory"`, "answered as job 7 was"}, nil},
 		{"/row/1?gpu=0", 200, []string{"memory.svg?gpu=0"}, nil},
@@ -416,5 +416,21 @@ func TestOnePictureAtATime(t *testing.T) {
 	close(slow.release)
 	if w := <-first; !strings.Contains(w.Body.String(), "no longer kept") {
 		t.Errorf("%s", w.Body.String())
+	}
+}
+
+// TestWhyThereIsNoPicture: a job whose record is missing is not one that was never tried out.
+func TestWhyThereIsNoPicture(t *testing.T) {
+	s := &Server{config: Config{KeepsBundles: true}}
+	ended, tried := decisionlog.Job{Finished: true}, []estimator.Estimate{{}}
+	for want, story := range map[string]decisionlog.Story{
+		"the job was not tried out": {Job: ended},
+		"the job was tried out, but its record is no longer kept (web.keep_bundles)": {Job: ended, Estimates: tried, Probes: []decisionlog.Probe{{ReportedAt: time.Now()}}},
+		"the job was tried out, but its record is no longer kept":                    {Job: ended, Estimates: tried},
+		"no record came of the probe":                                                {Job: ended, Probes: []decisionlog.Probe{{Name: "x"}}},
+	} {
+		if got := s.whyNoPicture(story, fs.ErrNotExist); !strings.Contains(got, want) {
+			t.Errorf("%q instead of %q", got, want)
+		}
 	}
 }
