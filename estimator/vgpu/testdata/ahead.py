@@ -1,7 +1,9 @@
 """Programs that need more at a later step, in ways that the tests of their loop do not spell out: ahead.py CASE. Steps cost nothing, and no case ends by itself."""
 import argparse
 import atexit
+import contextlib
 import copy
+import heapq
 import multiprocessing
 import random
 import sys
@@ -355,6 +357,152 @@ def four_processes():
         c.start()
     for i in range(MANY):
         step(SMALL)
+
+
+def backward(x):
+    optimizer.zero_grad()
+    x.square().mean().backward()
+    optimizer.step()
+
+
+def data():
+    return torch.zeros(SMALL, 512, device="cuda")
+
+
+def gradients_by_a_question():
+    for i in range(MANY):
+        with torch.set_grad_enabled(i >= 20000):
+            x = model[0](data())
+        backward(model[2](x))
+
+
+def a_context_is_chosen():
+    for i in range(MANY):
+        ctx = torch.no_grad() if i < 20000 else contextlib.nullcontext()
+        with ctx:
+            x = model[0](data())
+        backward(model[2](x))
+
+
+def thaws_by_a_question():
+    for i in range(MANY):
+        for p in model[0].parameters():
+            p.requires_grad = i >= 20000
+        backward(model(data()))
+
+
+def thaws_in_passing():
+    model[0].requires_grad_(False)
+    for i in range(MANY):
+        i == 20000 and model[0].requires_grad_(True)
+        backward(model(data()))
+
+
+def thaw():
+    for p in model[0].parameters():
+        p.requires_grad = True
+
+
+def nothing():
+    pass
+
+
+def by_a_plan():
+    model[0].requires_grad_(False)
+    plan = {20000: thaw}
+    for i in range(MANY):
+        plan.get(i, nothing)()
+        backward(model(data()))
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers, self.depth = nn.ModuleList(make() for _ in range(6)), 1
+
+    def forward(self, x):
+        for i in range(self.depth):
+            x = self.layers[i](x)
+        return x
+
+
+def deeper():
+    net = Deep()
+    for i in range(MANY):
+        net.depth = min(6, 1 + i // 5000)
+        backward(net(data()))
+
+
+class State:
+    def __init__(self):
+        self.step = 0
+
+    @property
+    def warm(self):
+        return self.step < 20000
+
+
+def a_property():
+    state = State()
+    while True:
+        state.step += 1
+        if not state.warm:
+            step(LARGE)
+        step(SMALL)
+
+
+def updates_a_setting():
+    settings = {"large": False}
+    for i in range(MANY):
+        settings.update(large=i >= 20000)
+        if settings["large"]:
+            step(LARGE)
+        step(SMALL)
+
+
+def a_sum_of_more():
+    for i in range(MANY):
+        backward(sum(model(data()) for _ in range(1 + i // 5000)))
+
+
+def a_list_times_more():
+    for i in range(MANY):
+        x, k = data(), 1 + i // 5000
+        backward(model(torch.cat([x] * k)))
+
+
+def goes_round_more():
+    for i in range(MANY):
+        x, k = model(data()), 0
+        while k < i // 5000:
+            x = model(x)
+            k += 1
+        backward(x)
+
+
+def by_chance_of_torch():
+    for i in range(MANY):
+        if torch.rand(1).item() < 1e-6:
+            step(LARGE)
+        step(SMALL)
+
+
+def keeps_by_key():
+    snapshots = {}
+    for i in range(MANY):
+        x = model(data())
+        if i % 5000 == 4999:
+            snapshots.update({i: x.detach()})
+        backward(x)
+
+
+def keeps_on_a_heap():
+    heap = []
+    for i in range(MANY):
+        x = model(data())
+        if i % 5000 == 4999:
+            heapq.heappush(heap, (i, x.detach()))
+        backward(x)
 
 
 model = make()

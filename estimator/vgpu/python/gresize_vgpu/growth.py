@@ -4,7 +4,7 @@ import inspect
 import sys
 
 from . import light, sources
-from .expressions import Unknown, path_of
+from .expressions import Unknown, path_of, paths_in
 from .sources import resolve
 
 MOST_REACHED = 300
@@ -67,6 +67,16 @@ def _width(part):
         yield ast.BinOp(part.upper, ast.Sub(), part.lower)
 
 
+def _bounds(loop):
+    """What an inner loop counts up to: the sides of its test that it does not move itself."""
+    own = sources.assignments([loop])
+    for part in sources.inside([loop.test]):
+        if isinstance(part, ast.Compare):
+            for side in [part.left] + part.comparators:
+                if not any(path in own for path, _ in paths_in(side)):
+                    yield side
+
+
 class Growth:
     def __init__(self, motions, scale):
         self.motions, self.scale = motions, scale
@@ -76,7 +86,13 @@ class Growth:
         for node in sources.inside(statements):
             sizes = ()
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and path_of(node.iter.func) == "range":
-                sizes = node.iter.args if self.scale.statements(node.body, scope) else ()
+                sizes = node.iter.args if self.scale.statements(node.body, scope) or light.keeps(node.body, scope, lambda name: True) else ()
+            elif isinstance(node, ast.While):
+                sizes = _bounds(node) if self.scale.statements(node.body, scope) or light.keeps(node.body, scope, lambda name: True) else ()
+            elif isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+                sizes = self._of_comprehension(node, scope)
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+                sizes = [other for one, other in ((node.left, node.right), (node.right, node.left)) if isinstance(one, (ast.List, ast.Tuple)) and light.maybe_tensor(one, scope)]
             elif isinstance(node, (ast.Call, ast.Subscript)):
                 sizes = sizes_in(node, scope)
             self.motions.bounding = True
@@ -84,6 +100,13 @@ class Growth:
             self.motions.bounding = False
             if found:
                 yield node, None if None in found else max(found)
+
+    def _of_comprehension(self, node, scope):
+        made = [node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        ranges = [c.iter for c in node.generators if isinstance(c.iter, ast.Call) and path_of(c.iter.func) == "range"]
+        if not ranges or not (self.scale.statements(made, scope) or any(light.maybe_tensor(m, scope) for m in made)):
+            return []
+        return [a for r in ranges for a in r.args]
 
     def grows(self, size, scope, most, only_known=False):
         """When a size is larger than at the steps that were seen, and largest: steps, or None where that cannot be told; nothing where it

@@ -15,6 +15,7 @@ from . import light, sources
 from .expressions import PLAIN, Unknown, evaluate, paths_in
 from .growth import Growth, Reach
 from .motions import UNBOUNDED, Motions, things
+from .shifts import Shifts, written_out
 from .sources import resolve
 
 MOST_FRAMES = 60
@@ -127,6 +128,7 @@ class Look:
         observations = [len(v) for _, _, loops in self.frames for loop in loops[:1] for v in list(loop.observed.values())[:1]]
         self.motions = Motions(max(observations or [1]))
         self.growth = Growth(self.motions, self.scale)
+        self.shifts = Shifts(self.motions, self.scale)
         self.reach = Reach()
 
     def all(self):
@@ -140,6 +142,10 @@ class Look:
             self.reach.statements([loops[-1].node] if loops else _statement_at(frame), moment)
         for scope in self.reach.scopes:
             self.motions.reached(scope)
+        reached = {sources.code_of(scope.function) for scope in self.reach.scopes}
+        for frame, moment, loops in self.frames:
+            if loops and frame.f_code not in reached:
+                self.motions.assigns(moment, loops[-1])
         stepping = True  # the innermost loop of all goes round once a step
         for frame, moment, loops in self.frames:
             for i, loop in enumerate(loops):
@@ -226,6 +232,8 @@ class Look:
                 inner = [s for s, value in zip(sides, (True, False)) if taken is None or taken == value]
                 self._branches([node.test] + [n for s in inner for n in s], loop, scope, filename, left, stepping)
             else:
+                for branch in written_out(node):
+                    self._branch(branch, loop, scope, filename, left, stepping)
                 self._branches(list(ast.iter_child_nodes(node)), loop, scope, filename, left, stepping)
 
     def _branch(self, branch, loop, scope, filename, left, stepping):
@@ -244,6 +252,8 @@ class Look:
             was = value in seen or any(first.lineno <= n <= (getattr(last, "end_lineno", None) or last.lineno) for n in lines)
             keeps = isinstance(side, list) and light.keeps(side, scope, self._lasting(loop, scope))
             what = None if was else self._weigh(side, loop, scope)
+            if not was and not what and not isinstance(side, list):
+                what = self.shifts.chosen(side, branch.orelse if value else branch.body, scope)
             if not what and not keeps:
                 continue
             ahead, certain = self._opens(branch.test, value, scope, survey, left)
@@ -293,6 +303,8 @@ class Look:
         for node, ahead in self.growth.places(statements, scope, left):
             soon = ahead is not None and ahead * self.step_seconds <= self.allowed
             self._found(light.CHANGES, filename, node, ahead if soon else None, soon)
+        for node, what in self.shifts.places(statements, scope, left):
+            self._found(what, filename, node, None, False)
 
 
 def _plain(node, scope):

@@ -190,7 +190,7 @@ class Scale:
                 if what:
                     what = EVALUATES if quiet else what
                     worst = CHANGES if CHANGES in (worst, what) else what
-            if also is not None and also(node):
+            if _wants_gradients(node) or also is not None and also(node):
                 worst = CHANGES
             quiet = quiet or _turns_gradients_off(node)
             children = ast.iter_child_nodes(node)
@@ -237,6 +237,12 @@ def _plain_container(value, depth=0):
         parts = list(vars(value).values()) if type(value).__name__ == "Namespace" else list(value)
         return all(isinstance(v, (int, float, str, bool, type(None))) or _plain_container(v, depth + 1) for v in parts[:100])
     return False
+
+
+def _wants_gradients(node):
+    if not isinstance(node, ast.Assign) or isinstance(node.value, ast.Constant) and not node.value.value:
+        return False
+    return any(isinstance(t, ast.Attribute) and t.attr == "requires_grad" for t in node.targets)
 
 
 def _turns_gradients_off(node):
@@ -292,15 +298,35 @@ def keeps(statements, scope, lasting):
             owner = resolve(node.func.value, scope)
             bounded = isinstance(owner, collections.deque) and owner.maxlen is not None
             if not bounded and owner is not None and isinstance(owner, (list, set, collections.deque)) and _lasts(node.func.value, lasting):
-                if any(_maybe_tensor(a, scope) for a in node.args):
+                if any(maybe_tensor(a, scope) for a in node.args):
                     return True
+        if isinstance(node, ast.Call) and _keeps_by_key(node, scope, lasting):
+            return True
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and type(resolve(node.target, scope)) is list and _lasts(node.target, lasting):
-            if _maybe_tensor(node.value, scope):
+            if maybe_tensor(node.value, scope):
                 return True
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and isinstance(resolve(node.targets[0].value, scope), dict):
             if not isinstance(getattr(node.targets[0].slice, "value", node.targets[0].slice), (ast.Constant, str)) and _lasts(node.targets[0].value, lasting):
-                if _maybe_tensor(node.value, scope):
+                if maybe_tensor(node.value, scope):
                     return True
+    return False
+
+
+def _keeps_by_key(call, scope, lasting):
+    """Whether a call puts a tensor into a table under a key of its own, into a list in a table, or on a heap."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name == "heappush" and len(call.args) == 2:
+        return type(resolve(call.args[0], scope)) is list and _lasts(call.args[0], lasting) and maybe_tensor(call.args[1], scope)
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    owner, value = call.func.value, resolve(call.func.value, scope)
+    if isinstance(value, dict) and _lasts(owner, lasting):
+        if name == "update":
+            tables = [a for a in call.args if isinstance(a, ast.Dict)]
+            return any(not isinstance(k, ast.Constant) and maybe_tensor(v, scope) for t in tables for k, v in zip(t.keys, t.values))
+        return name in ("setdefault", "__setitem__") and len(call.args) == 2 and not isinstance(call.args[0], ast.Constant) and maybe_tensor(call.args[1], scope)
+    if name in KEEPS and value is None and isinstance(owner, ast.Subscript) and isinstance(resolve(owner.value, scope), dict) and _lasts(owner, lasting):
+        return any(maybe_tensor(a, scope) for a in call.args)
     return False
 
 
@@ -310,7 +336,7 @@ def _lasts(node, lasting):
     return isinstance(node, ast.Name) and lasting(node.id)
 
 
-def _maybe_tensor(node, scope, depth=0):
+def maybe_tensor(node, scope, depth=0):
     """Whether an expression may be a tensor of the GPU: by what it stands for now, or by how it is made."""
     if depth > 6:
         return False
@@ -318,9 +344,9 @@ def _maybe_tensor(node, scope, depth=0):
     if value is not None:
         return is_tensor(value) and value.is_cuda
     if isinstance(node, ast.Name) and isinstance(scope, sources.Called) and node.id in scope.assigned():
-        return any(v is not None and _maybe_tensor(v, scope, depth + 1) for v in scope.assigned()[node.id])
+        return any(v is not None and maybe_tensor(v, scope, depth + 1) for v in scope.assigned()[node.id])
     if isinstance(node, ast.Name) and isinstance(scope, sources.Called) and node.id in scope.arguments:
-        return _maybe_tensor(scope.arguments[node.id], scope.caller, depth + 1)
+        return maybe_tensor(scope.arguments[node.id], scope.caller, depth + 1)
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name in TO_HOST:
@@ -328,13 +354,13 @@ def _maybe_tensor(node, scope, depth=0):
         callee = resolve(node.func, scope)
         if is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
             return not (name in FACTORIES and _on_host(node, scope))
-        return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or _maybe_tensor(node.func.value, scope, depth + 1))
+        return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or maybe_tensor(node.func.value, scope, depth + 1))
     if isinstance(node, (ast.Tuple, ast.List)):
-        return any(_maybe_tensor(e, scope, depth + 1) for e in node.elts)
+        return any(maybe_tensor(e, scope, depth + 1) for e in node.elts)
     if isinstance(node, ast.Dict):
-        return any(v is not None and _maybe_tensor(v, scope, depth + 1) for v in node.values)
+        return any(v is not None and maybe_tensor(v, scope, depth + 1) for v in node.values)
     if isinstance(node, ast.BinOp):
-        return _maybe_tensor(node.left, scope, depth + 1) or _maybe_tensor(node.right, scope, depth + 1)
+        return maybe_tensor(node.left, scope, depth + 1) or maybe_tensor(node.right, scope, depth + 1)
     if isinstance(node, (ast.Attribute, ast.Subscript)):
-        return _maybe_tensor(node.value, scope, depth + 1) if not (isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype", "device")) else False
+        return maybe_tensor(node.value, scope, depth + 1) if not (isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype", "device")) else False
     return False

@@ -106,6 +106,12 @@ class Motions:
             elif path[-1] == "]" or "." in path:
                 self.assigned_by_calls.setdefault(_end(path), []).extend((v, called) for v in values)
 
+    def assigns(self, moment, loop):
+        """So does a loop itself, of a function that no loop calls."""
+        for path, values in loop.assigned().items():
+            if path[-1] == "]" or "." in path:
+                self.assigned_by_calls.setdefault(_end(path), []).extend((v, moment) for v in values)
+
     # -- one path
 
     def of(self, path, node, scope):
@@ -118,6 +124,8 @@ class Motions:
 
     def _of(self, path, node, scope):
         value = resolve(node, scope)
+        if isinstance(value, property) and isinstance(node, ast.Attribute):
+            return self._of_property(value.fget, resolve(node.value, scope), scope)
         if isinstance(scope, sources.Called):
             return self._of_called(path, node, value, scope)
         loops = self.loops_of.get(id(scope), [])
@@ -138,6 +146,15 @@ class Motions:
                         return future if isinstance(future, (Own, Drifts)) or not changes else Drifts()
         motion = self._assigned(path, value, scope, loops)
         return Drifts() if changes and isinstance(motion, Still) else motion
+
+    def _of_property(self, getter, owner, scope):
+        inner = sources.called(getter.__get__(owner), None, scope) if sources.is_users_function(getter) else None
+        if inner is None or inner.depth >= sources.DEEPEST:
+            return Still()
+        said = [n.value for n in sources.inside(sources.body_of(inner.node)) if isinstance(n, ast.Return) and n.value is not None]
+        if len(said) == 1:
+            return Derived(said[0], inner)
+        return Drifts() if any(self.survey(n, inner).moves() for n in said) else Still()
 
     def targets(self, target, iterable, scope):
         """(path, motion) of the names that a loop goes through."""
@@ -170,7 +187,7 @@ class Motions:
         """By what the loops around assign to it."""
         values = loops[-1].assigned().get(path, []) if loops else []
         given = [(v, scope) for v in values]
-        given += self.assigned_by_calls.get(_end(path) if "." in path or path[-1] == "]" else path, [])
+        given += [(v, where) for v, where in self.assigned_by_calls.get(_end(path) if "." in path or path[-1] == "]" else path, []) if where is not scope or not loops]
         return self._by_assignments(given, value, scope)
 
     def _by_assignments(self, given, value, scope):
@@ -282,6 +299,8 @@ class Motions:
         module = getattr(callee, "__module__", None) or ""
         owner = resolve(call.func.value, scope) if isinstance(call.func, ast.Attribute) else None
         if module.startswith(RESTLESS) or type(getattr(callee, "__self__", owner)).__module__.startswith(RESTLESS) or getattr(owner, "__name__", "") in RESTLESS:
+            return True
+        if _is_chance(call, owner):
             return True
         if any(self.survey(g, scope).moves() for g in list(call.args) + [k.value for k in call.keywords]):
             return True
@@ -432,6 +451,18 @@ def _stride(values):
     stride = values[-1] - values[-2]
     close = 0 if isinstance(stride, int) else 1e-6 * abs(stride)
     return stride if all(abs(b - a - stride) <= close for a, b in zip(values, values[1:])) else None
+
+
+def _is_chance(call, owner):
+    """Whether PyTorch is asked for one number by chance; those of a batch decide nothing."""
+    if getattr(owner, "__name__", "") != "torch" or call.func.attr not in ("rand", "randn", "randint", "bernoulli"):
+        return False
+    given = [k.value for k in call.keywords if k.arg == "size"] + call.args
+    if call.func.attr == "randint":
+        given = given[-1:]
+    elif call.func.attr == "bernoulli":
+        return True
+    return all(isinstance(n, ast.Constant) and n.value == 1 for g in given for n in (g.elts if isinstance(g, (ast.Tuple, ast.List)) else [g]))
 
 
 def _is_scalar(node):

@@ -261,6 +261,9 @@ def assignments(body):
             note(node.target, node)
         elif isinstance(node, ast.NamedExpr):
             note(node.target, node.value)
+        elif isinstance(node, ast.Call):
+            for path, value in _assigned_by_call(node):
+                found.setdefault(path, []).append(value)
         elif isinstance(node, (ast.With, ast.AsyncWith)):
             for item in node.items:
                 if item.optional_vars is not None:
@@ -270,6 +273,23 @@ def assignments(body):
                 if isinstance(target, ast.Name):
                     note(target, node)
     return found
+
+
+def _assigned_by_call(call):
+    """(path, value) of what `table.update(...)` and `setattr(...)` assign."""
+    from .expressions import path_of
+
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "update" and path_of(call.func.value):
+        pairs = [(k.arg, k.value) for k in call.keywords if k.arg]
+        for table in call.args:
+            if isinstance(table, ast.Dict):
+                pairs += [(k.value, v) for k, v in zip(table.keys, table.values) if isinstance(k, ast.Constant)]
+        for key, value in pairs:
+            yield "%s[%r]" % (path_of(call.func.value), key), value
+    if isinstance(call.func, ast.Name) and call.func.id == "setattr" and len(call.args) == 3:
+        owner, name = path_of(call.args[0]), getattr(call.args[1], "value", None)
+        if owner and isinstance(name, str):
+            yield "%s.%s" % (owner, name), call.args[2]
 
 
 def resolve(node, scope):
