@@ -46,4 +46,8 @@ func TestDecimalFlags(t *testing.T) {
 	if code := run(t.Context(), []string{"actual", "add", "--job", "5_1", "--gpu-memory", "1GiB"}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "scontrol show job 5_1") {
 		t.Errorf("an array task: %d %s", code, errs.String())
 	}
+	errs.Reset()
+	if code := run(t.Context(), []string{"actual", "add", "--job", "5", "--gpu-memory", "99999999TiB"}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "less than 4096 TiB") {
+		t.Errorf("more than there is: %d %s", code, errs.String())
+	}
 }

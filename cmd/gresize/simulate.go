@@ -301,6 +301,9 @@ var sizeUnits = []struct {
 	bytes float64
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
+// maxSizeBytes is more than any machine has, and a size below it is exact in a float64.
+const maxSizeBytes = 1 << 52
+
 // parseSize reads a size with its unit, such as 20GiB.
 func parseSize(text string) (uint64, error) {
 	for _, unit := range sizeUnits {
@@ -309,7 +312,10 @@ func parseSize(text string) (uint64, error) {
 			continue
 		}
 		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || !(n > 0) || n*unit.bytes >= 1<<52 {
+		if err == nil && n*unit.bytes >= maxSizeBytes {
+			return 0, fmt.Errorf("size %.80q: less than %d TiB is wanted", text, int64(maxSizeBytes)>>40)
+		}
+		if err != nil || !(n > 0) {
 			break
 		}
 		return uint64(n * unit.bytes), nil

@@ -81,6 +81,9 @@ func OpenReadOnly(ctx context.Context, path string) (*Log, error) {
 		return nil, err
 	}
 	have, want, err := versions(ctx, db)
+	if err == nil {
+		err = ours(ctx, db, path)
+	}
 	switch {
 	case err != nil:
 	case have > want:
@@ -170,6 +173,9 @@ func open(ctx context.Context, path string) (*Log, error) {
 
 func prepare(ctx context.Context, db *sql.DB, path string) error {
 	have, want, err := versions(ctx, db)
+	if err == nil {
+		err = ours(ctx, db, path)
+	}
 	if err != nil {
 		return err
 	}
@@ -189,6 +195,19 @@ func prepare(ctx context.Context, db *sql.DB, path string) error {
 	}
 	if journal != "wal" || synchronous != synchronousFull {
 		return fmt.Errorf("open decision log: journal mode %q and synchronous %d, want wal and %d (is %s on a network file system?)", journal, synchronous, synchronousFull, path)
+	}
+	return nil
+}
+
+// ours refuses the database of another program: a reader would find nothing in it, and the daemon would put its tables there. An empty file is a log that is about to be begun.
+func ours(ctx context.Context, db *sql.DB, path string) error {
+	var things, columns int
+	err := db.QueryRowContext(ctx, "SELECT (SELECT count(*) FROM sqlite_master), (SELECT count(*) FROM pragma_table_info('jobs') WHERE name IN ('token', 'fingerprint', 'submitted_at'))").Scan(&things, &columns)
+	if err != nil {
+		return fmt.Errorf("open decision log: %w", err)
+	}
+	if things > 0 && columns < 3 {
+		return fmt.Errorf("%s is an SQLite file and no decision log: it has no table of jobs; name the file that gresized writes (log.path)", path)
 	}
 	return nil
 }

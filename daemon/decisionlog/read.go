@@ -187,11 +187,18 @@ func each(rows *sql.Rows, do func() error) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
+// The times between which JSON has words for one, in every time zone.
+var (
+	earliest = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC)
+)
+
+// instant is the time of a column. One that no clock says is the nearest that can be written: a damaged row must not hide the others.
 func instant(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(ms).UTC()
+	return time.UnixMilli(min(max(ms, earliest.UnixMilli()), latest.UnixMilli())).UTC()
 }
 
 func toValidUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

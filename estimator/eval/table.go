@@ -160,6 +160,9 @@ func (t *sheet) row() (Row, error) {
 	if row.Truth = Truth(t.text(columnTruth)); !slices.Contains(truths, string(row.Truth)) {
 		return row, t.fault(columnTruth, fmt.Sprintf("%.40q is no kind of truth", row.Truth), "write one of "+strings.Join(truths, ", "))
 	}
+	if row.Truth == Exact && row.MeasuredBytes == 0 {
+		return row, t.fault(columnMeasured, "nothing was measured, and the truth is called exact", "write what was measured, in bytes, or leave the row out")
+	}
 	switch use := t.text(columnUse); use {
 	case "", "test":
 	case "fit":

@@ -39,6 +39,7 @@ func TestBadTables(t *testing.T) {
 		{header + "a.py,,a100-40,-1,exact,,,,\n", 2, 15, []string{"measured_bytes:"}},
 		{header + "a.py,,a100-40,9223372036854775807,exact,,,,\n", 2, 15, []string{"measured_bytes:"}},
 		{header + "a.py,,a100-40,1,true,,,,\n", 2, 17, []string{"truth:", "at_least"}},
+		{header + "a.py,,a100-40,0,exact,,,,\n", 2, 15, []string{"measured_bytes:", "leave the row out"}},
 		{header + "a.py,,a100-40,1,exact,,fit,,\n", 2, 24, []string{"use:", "machine"}},
 		{header + "a.py,,a100-40,1,oom,lab,fit,,\n", 2, 25, []string{"use:", "exact"}},
 		{header + "a.py,,a100-40,1,exact,,,,x\n", 2, 26, []string{"published_other:"}},
