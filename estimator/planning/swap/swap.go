@@ -232,6 +232,20 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 	if err := link.check(); err != nil {
 		return nil, nil, err
 	}
+	// Addresses in one pass take a moment, a search for them minutes: what the pass finds is the answer where the search finds nothing, or has no time to.
+	quick, quickOutcomes, err := within(ctx, j, targetBytes, link, -1)
+	if need := (*NeedError)(nil); layoutNodes < 0 || errors.As(err, &need) && need.TargetBytes == targetBytes {
+		return quick, quickOutcomes, err
+	}
+	p, outcomes, err := within(ctx, j, targetBytes, link, layoutNodes)
+	if quick != nil && (p == nil || p.StallNanos() > quick.StallNanos()) {
+		return quick, quickOutcomes, nil
+	}
+	return p, outcomes, err
+}
+
+// within is Make with one effort for addresses.
+func within(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {
 	var outcomes []Outcome
 	inner := targetBytes
 	for range maxTightenings {
