@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/slurm/loadcheck"
 	"github.com/spf13/cobra"
 )
@@ -50,7 +51,7 @@ started with the plugin.`,
 			}
 			var noConf error
 			if o.Conf != "" {
-				if _, err := os.Stat(o.Conf); err != nil {
+				if err := regular.Check(o.Conf); err != nil {
 					noConf = fmt.Errorf("slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: %w (name it with --conf, or give --conf= where there is none)", err)
 					o.Conf = ""
 				}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -13,6 +14,10 @@ func TestSlurmCheckWithoutSlurmConf(t *testing.T) {
 	dir := t.TempDir()
 	conf := filepath.Join(dir, "slurm.conf")
 	if err := os.WriteFile(conf, []byte("JobSubmitPlugins=gresize\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	plugin := filepath.Join("..", "..", "build", "plugin", "job_submit_gresize.so")
@@ -24,6 +29,7 @@ func TestSlurmCheckWithoutSlurmConf(t *testing.T) {
 	}{
 		{"named, and not there", "", []string{"--conf", filepath.Join(dir, "none")}, exitError, "slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: stat " + filepath.Join(dir, "none") + ": no such file or directory (name it with --conf, or give --conf= where there is none)"},
 		{"by SLURM_CONF, and not there", filepath.Join(dir, "gone"), nil, exitError, "stat " + filepath.Join(dir, "gone")},
+		{"a pipe", "", []string{"--conf", pipe}, exitError, "open " + pipe + ": a pipe and no regular file"},
 		{"there", "", []string{"--conf", conf}, exitOK, conf + " names gresize, as the last"},
 		{"by SLURM_CONF", conf, nil, exitOK, conf + " names gresize, as the last"},
 		{"none is wanted", filepath.Join(dir, "gone"), []string{"--conf="}, exitOK, "built for Slurm"},
