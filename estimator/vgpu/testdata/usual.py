@@ -40,7 +40,7 @@ class Net(nn.Module):
         batch, width = x.shape
         self.calls += 1
         self.steps += 1
-        mask = torch.ones(batch, 1, device=x.device)
+        mask = torch.where(x[:, :1] > 0, torch.ones(batch, 1, device=x.device), torch.ones(batch, 1, device=x.device))
         for i, layer in enumerate(self.layers):
             x = layer(x) if i == 0 else x + layer(x) * mask
         return x[:, : width // 2]
@@ -198,6 +198,7 @@ def phases_of_an_epoch():
     """The two phases of a much copied tutorial, and its best weights."""
     device = torch.device("cuda")
     batches = {name: loader() for name in ("train", "val")}
+    sizes = {name: len(b.dataset) for name, b in batches.items()}
     model = Net().to(device)
     optimizer, criterion = torch.optim.SGD(model.parameters(), 0.01), nn.CrossEntropyLoss()
     for epoch in range(args.epochs):
@@ -214,7 +215,7 @@ def phases_of_an_epoch():
                         loss.backward()
                         optimizer.step()
                 running += loss.item() * inputs.size(0)
-            print("{} {:.4f}".format(phase, running / 4096))
+            print("{} {:.4f}".format(phase, running / sizes[phase]))
             if phase == "val" and epoch % 10 == 0:
                 torch.save(model.state_dict(), os.path.join("/tmp", "gresize-usual.pt"))
 

@@ -66,27 +66,28 @@ class Shifts:
             if what:
                 yield node, what
 
-    def turns(self, node, scope, most, wanted=(True, False)):
-        """Whether a question has another answer at a later step; of what cannot be told, that it may."""
+    def turns(self, node, scope, most, wanted=(True, False), doubted=True):
+        """Whether a question has another answer at a later step; of what cannot be told, that it may, where that is doubted: most that cannot be told
+        is a question of each element of a tensor."""
         survey = self.motions.survey(node, scope)
         if not survey.moves():
             return False
         seen = set(self.motions.past(node, scope, survey))
         for _, answer in self.motions.future(node, scope, survey, most):
             if answer is Unknown:
-                if isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+                if doubted and isinstance(node, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
                     return True
             elif type(answer) is bool and answer in wanted and answer not in seen:
                 return True
         return False
 
-    def _new(self, node, scope, most):
-        """Whether a number is another one at a later step."""
+    def _new(self, node, scope, most, doubted):
+        """Whether a number is another one at a later step; what cannot be told may be, where that is doubted."""
         survey = self.motions.survey(node, scope)
         if not survey.moves():
             return False
         seen = set(self.motions.past(node, scope, survey))
-        return any(a is Unknown or type(a) in (bool, int, str) and a not in seen for _, a in self.motions.future(node, scope, survey, most))
+        return any(doubted if a is Unknown else type(a) in (bool, int) and a not in seen for _, a in self.motions.future(node, scope, survey, most))
 
     def _set(self, node, scope, most):
         for target in node.targets:
@@ -96,16 +97,17 @@ class Shifts:
                 if self.turns(node.value, scope, most, (True,)):
                     return light.CHANGES
             elif light.is_module(resolve(target.value, scope)) and path_of(node.value) is None and _steps_up(node.value):
-                if self._new(node.value, scope, most):
+                if self._new(node.value, scope, most, True):
                     return light.CHANGES
         return None
 
     def _given(self, call, scope, most):
         """Whether a call is given another answer at a later step."""
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        wanted = (True,) if name in GRADIENTS else (True, False)
+        gradients = name in GRADIENTS
+        wanted = (True,) if gradients else (True, False)
         given = list(call.args) + [k.value for k in call.keywords if k.arg != "set_to_none"]
-        return any(self.turns(g, scope, most, wanted) for g in given if not isinstance(g, ast.Starred))
+        return any(self.turns(g, scope, most, wanted, gradients) for g in given if not isinstance(g, ast.Starred))
 
     def _matters(self, call, scope):
         """Whether a library is called that may need more or less by what it is told; functions of the program's are looked into."""
@@ -136,7 +138,8 @@ class Shifts:
             held = list(table)
         else:
             return None
-        if len(held) > MOST_LOOKED_UP or not any(type(v) is int or callable(v) for v in held) or not self._new(key, scope, most):
+        called = any(callable(v) for v in held)
+        if len(held) > MOST_LOOKED_UP or not called and not any(type(v) is int for v in held) or not self._new(key, scope, most, called):
             return None
         found = [self.holds(v, scope) for v in held]
         return light.CHANGES if light.CHANGES in found else light.EVALUATES if light.EVALUATES in found else None
