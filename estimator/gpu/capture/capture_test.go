@@ -205,7 +205,9 @@ func TestCaptureOfTheVirtualGPU(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%.2000s", err, record)
 	}
-	if got.ID != want.ID || got.Total.Bytes != want.Total.Bytes || got.Total.Measured || got.Context.Bytes != want.Context.Bytes ||
+	// The virtual card charges PyTorch's own kernels with the context: what is in use before the first tensor cannot tell them apart.
+	context, _ := want.OutsideBytes([]string{"torch"})
+	if got.ID != want.ID || got.Total.Bytes != want.Total.Bytes || got.Total.Measured || got.Context.Bytes != context ||
 		got.DriverVersion != want.DriverVersion || got.CUDADriverVersion != want.CUDADriverVersion || !strings.HasPrefix(got.Context.Source, "virtual GPU, not measured") {
 		t.Errorf("%+v", got)
 	}

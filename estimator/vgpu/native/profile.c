@@ -112,7 +112,8 @@ static void set_key(const char *key, const char *value)
 	if (!gv_parse(value, &number))
 		return;
 	if (!strncmp(key, "attr.", 5)) {
-		if (gv_parse(key + 5, &attribute) && attribute > 0 && attribute < GV_MAX_ATTRIBUTE && number >= 0 && number <= INT32_MAX)
+		if (gv_parse(key + 5, &attribute) && attribute > 0 && attribute < GV_MAX_ATTRIBUTE &&
+		    number >= (attribute == GV_ATTR_NUMA_ID ? -1 : 0) && number <= INT32_MAX)
 			profile.attribute[attribute] = (int)number;
 		return;
 	}
