@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"slices"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
