@@ -260,18 +260,23 @@ func rankOf(fields map[string]string) (int, error) {
 	return int(n), nil
 }
 
-func (s *Server) job(r *http.Request) (answer, error) {
+// askedFor is the story of the job that a request names, and the GPU of it.
+func (s *Server) askedFor(ctx context.Context, r *http.Request) (story decisionlog.Story, rank int, err error) {
 	fields, err := onlyFields(r, "gpu")
 	if err != nil {
-		return answer{}, err
+		return story, 0, err
 	}
-	rank, err := rankOf(fields)
-	if err != nil {
-		return answer{}, err
+	if rank, err = rankOf(fields); err != nil {
+		return story, 0, err
 	}
+	story, err = s.storyOf(ctx, r)
+	return story, rank, err
+}
+
+func (s *Server) job(r *http.Request) (answer, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
-	story, err := s.storyOf(ctx, r)
+	story, rank, err := s.askedFor(ctx, r)
 	if err != nil {
 		return answer{}, err
 	}
@@ -336,17 +341,9 @@ func (s *Server) whyNoPicture(story decisionlog.Story, err error) string {
 }
 
 func (s *Server) picture(r *http.Request) (answer, error) {
-	fields, err := onlyFields(r, "gpu")
-	if err != nil {
-		return answer{}, err
-	}
-	rank, err := rankOf(fields)
-	if err != nil {
-		return answer{}, err
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
 	defer cancel()
-	story, err := s.storyOf(ctx, r)
+	story, rank, err := s.askedFor(ctx, r)
 	if err != nil {
 		return answer{}, err
 	}
