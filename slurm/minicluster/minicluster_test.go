@@ -202,6 +202,10 @@ func TestTwoAtOnceAndStopLeavesNothing(t *testing.T) {
 		}
 		dirs = append(dirs, c.Dir())
 	}
+	// Slurm calls a job running a moment before its shell is there.
+	for until := time.Now().Add(10 * time.Second); len(clusterProcesses(second.Dir())) < 5 && time.Now().Before(until); {
+		time.Sleep(50 * time.Millisecond)
+	}
 	if n := len(clusterProcesses(second.Dir())); n < 5 {
 		t.Errorf("%d processes found, there are at least munged, slurmctld, slurmd, a slurmstepd and the job's shell", n)
 	}
