@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
@@ -212,32 +213,32 @@ func (r *reading) exit() error {
 
 func (r *reading) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%s)\n", r.headline(), r.GPUName, gib(r.CapacityBytes))
+	fmt.Fprintf(&b, "%s: %s (%s)\n", r.headline(), r.GPUName, logview.GiB(r.CapacityBytes))
 	for _, k := range r.Ranks {
-		need := fmt.Sprintf("%s needed, at most %s", gib(k.ComfortableBytes), gib(k.ComfortableHighBytes))
+		need := fmt.Sprintf("%s needed, at most %s", logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes))
 		if !r.Fits {
-			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", gib(k.ComfortableBytes))
+			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", logview.GiB(k.ComfortableBytes))
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n", r.nameOf(k.Rank), need)
 		if k.MinimumBytes > 0 {
-			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", gib(k.MinimumBytes))
+			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", logview.GiB(k.MinimumBytes))
 		}
 		fmt.Fprintf(&b, "               %s allocated and %s reserved by PyTorch at the peak, %s outside it\n",
-			gib(k.PeakAllocatedBytes), gib(k.PeakReservedBytes), gib(k.OutsideBytes))
+			logview.GiB(k.PeakAllocatedBytes), logview.GiB(k.PeakReservedBytes), logview.GiB(k.OutsideBytes))
 	}
 	if h := r.Headroom; h != nil && h.Bytes >= 0 {
-		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", gib(h.Bytes), h.Percent)
+		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", logview.GiB(h.Bytes), h.Percent)
 	} else if h != nil {
-		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", gib(-h.Bytes))
+		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", logview.GiB(-h.Bytes))
 	}
 	if r.HostPeakBytes > 0 {
-		fmt.Fprintf(&b, "  host memory  %s\n", gib(r.HostPeakBytes))
+		fmt.Fprintf(&b, "  host memory  %s\n", logview.GiB(r.HostPeakBytes))
 	}
 	fmt.Fprintf(&b, "  confidence   %s, from %s in %.1f s\n", r.Confidence, stepsOf(r.Steps), r.WallSeconds)
 	var names []string
 	for _, id := range r.WouldFit {
 		if c, err := gpu.Load(id); err == nil {
-			names = append(names, fmt.Sprintf("%s (%s)", c.ID, gib(c.Total.Bytes)))
+			names = append(names, fmt.Sprintf("%s (%s)", c.ID, logview.GiB(c.Total.Bytes)))
 		}
 	}
 	if len(names) > 0 {
@@ -303,8 +304,6 @@ func stepsOf(n int) string {
 	}
 	return fmt.Sprintf("%d steps", n)
 }
-
-func gib(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
 
 // clean keeps a command's output from steering the terminal.
 func clean(s string) string {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/eval"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -240,7 +241,7 @@ func summaryOf(answers []eval.Answer) string {
 		fmt.Fprintf(&b, "; %s ", a.Estimator)
 		switch a.Verdict {
 		case eval.Fits:
-			b.WriteString(gib(a.ReservedBytes))
+			b.WriteString(logview.GiB(a.ReservedBytes))
 		case eval.Full:
 			b.WriteString("out of memory")
 		case eval.Unknown:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
@@ -373,11 +374,11 @@ func (f *fitResult) print(out io.Writer, p *gpu.Profile) error {
 	var err error
 	switch {
 	case f.Batch > 0 && f.Status == statusFits:
-		_, err = fmt.Fprintf(out, "%d: the largest batch that fits on %s (%s)%s\n", f.Batch, p.Name, gib(p.Total.Bytes), f.proof())
+		_, err = fmt.Fprintf(out, "%d: the largest batch that fits on %s (%s)%s\n", f.Batch, p.Name, logview.GiB(p.Total.Bytes), f.proof())
 	case f.Batch > 0:
 		_, err = fmt.Fprintf(out, "%s on %s: %d fits, but %s\n", f.Status, p.Name, f.Batch, clean(f.Why))
 	default:
-		_, err = fmt.Fprintf(out, "%s on %s (%s): %s\n", f.Status, p.Name, gib(p.Total.Bytes), clean(f.Why))
+		_, err = fmt.Fprintf(out, "%s on %s (%s): %s\n", f.Status, p.Name, logview.GiB(p.Total.Bytes), clean(f.Why))
 	}
 	if err != nil {
 		return err

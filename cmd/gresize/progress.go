@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/probe"
 	"golang.org/x/sys/unix"
 )
@@ -64,9 +65,9 @@ func (p *progressLine) show(x probe.Progress) {
 	state := "starting"
 	switch {
 	case x.Steps > 0:
-		state = fmt.Sprintf("%s, %s reserved", stepsOf(x.Steps), gib(x.PeakReservedBytes))
+		state = fmt.Sprintf("%s, %s reserved", stepsOf(x.Steps), logview.GiB(x.PeakReservedBytes))
 	case x.Ranks > 0:
-		state = fmt.Sprintf("no step yet, %s reserved", gib(x.PeakReservedBytes))
+		state = fmt.Sprintf("no step yet, %s reserved", logview.GiB(x.PeakReservedBytes))
 	case x.TorchSeen:
 		state = "PyTorch is there, no step yet"
 	}

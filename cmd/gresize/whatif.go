@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/spf13/cobra"
@@ -154,7 +155,7 @@ func (t *whatIfTable) print(out io.Writer) error {
 		if name == "" {
 			name = "(as given)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", clean(name), r.Status, r.GPU, gib(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
+		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", clean(name), r.Status, r.GPU, logview.GiB(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -179,11 +180,11 @@ func (r *reading) cells() []string {
 		return []string{"-", "-", "-", "-"}
 	}
 	if !r.Fits {
-		return []string{gib(k.PeakReservedBytes), "> " + gib(k.ComfortableBytes), "-", "-"}
+		return []string{logview.GiB(k.PeakReservedBytes), "> " + logview.GiB(k.ComfortableBytes), "-", "-"}
 	}
 	left := "-"
 	if r.Headroom != nil {
-		left = fmt.Sprintf("%s (%.0f %%)", gib(r.Headroom.Bytes), r.Headroom.Percent)
+		left = fmt.Sprintf("%s (%.0f %%)", logview.GiB(r.Headroom.Bytes), r.Headroom.Percent)
 	}
-	return []string{gib(k.PeakReservedBytes), gib(k.ComfortableBytes), gib(k.ComfortableHighBytes), left}
+	return []string{logview.GiB(k.PeakReservedBytes), logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes), left}
 }

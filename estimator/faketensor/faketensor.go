@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -169,7 +168,7 @@ func ReadRun(dir string) (*Run, error) {
 		if len(run.Reports) == maxReports {
 			return nil, fmt.Errorf("faketensor: reports: more than %d files", maxReports)
 		}
-		data, err := readLimited(filepath.Join(dir, entry.Name()))
+		data, err := trace.ReadRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
 		if err != nil {
 			return nil, fmt.Errorf("faketensor: reports: %s: %w", entry.Name(), err)
 		}
@@ -183,19 +182,6 @@ func ReadRun(dir string) (*Run, error) {
 		}
 	}
 	return run, nil
-}
-
-func readLimited(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxReportBytes+1))
-	if err == nil && len(data) > maxReportBytes {
-		err = fmt.Errorf("more than %d bytes", maxReportBytes)
-	}
-	return data, err
 }
 
 // Estimate answers from the whole training step, beside what the card's context and libraries take.
