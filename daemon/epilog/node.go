@@ -15,9 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/regular"
 )
 
 const (
@@ -159,18 +158,14 @@ func MemoryLine(text []byte) string {
 
 // ScanFile looks through the end of a file. It must run as the user of the job: the path is the user's choice.
 func ScanFile(path string) (string, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|unix.O_NOCTTY, 0)
+	file, err := regular.Open(path)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+		return "", err
 	}
-	file := os.NewFile(uintptr(fd), path)
 	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
 		return "", err
-	}
-	if !info.Mode().IsRegular() {
-		return "", fmt.Errorf("%s: %w", path, errors.New("not a regular file"))
 	}
 	text, err := io.ReadAll(io.NewSectionReader(file, max(0, info.Size()-scanBytes), scanBytes))
 	if err != nil {
