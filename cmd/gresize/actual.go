@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // tellLimit bounds the whole of `gresize actual add`.
@@ -76,7 +77,7 @@ believed, nobody else. Each run of a job is told once.`,
 			if err := json.Unmarshal(body, &answer); err != nil {
 				return fmt.Errorf("answer of gresized: %w", err)
 			}
-			says := fmt.Sprintf("job %d, run %d (%s): %s of GPU memory", answer.JobID, answer.Run, logview.Printable(answer.Outcome, 40), logview.GiB(told.PeakBytes))
+			says := fmt.Sprintf("job %d, run %d (%s): %s of GPU memory", answer.JobID, answer.Run, printable.Clip(answer.Outcome, 40), logview.GiB(told.PeakBytes))
 			if e := answer.EstimateBytes; e > 0 {
 				says += fmt.Sprintf(", %+.1f %% of the upper end of the estimate, %s", 100*float64(told.PeakBytes-e)/float64(e), logview.GiB(e))
 			}

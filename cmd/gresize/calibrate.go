@@ -11,6 +11,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/gpu/calibration"
 	"github.com/gresize/gresize/estimator/gpu/capture"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/vgpu"
 	"github.com/spf13/cobra"
 )
@@ -144,7 +145,7 @@ func onVirtual(cmd *cobra.Command, flags calibrateFlags, profile *gpu.Profile, r
 		}
 		pair := calibration.Pair{Real: rows[i]}
 		if rows[i].MaxReservedBytes > 0 && rows[i].Error == "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: %s on the virtual GPU\n", clean(rows[i].Title()))
+			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: %s on the virtual GPU\n", printable.Text(rows[i].Title()))
 			if pair.Virtual, err = v.Run(cmd.Context(), &rows[i]); err != nil {
 				return nil, err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -247,17 +248,17 @@ func (r *reading) print(w io.Writer) error {
 	r.printOwners(&b)
 	r.printUtilization(&b)
 	for _, x := range r.Reasons {
-		fmt.Fprintf(&b, "  because      %s\n", clean(words(x)))
+		fmt.Fprintf(&b, "  because      %s\n", printable.Text(words(x)))
 	}
 	for _, n := range r.Notes {
-		fmt.Fprintf(&b, "  note         %s\n", clean(n))
+		fmt.Fprintf(&b, "  note         %s\n", printable.Text(n))
 	}
 	if r.OutputTail != "" {
 		lines := strings.Split(strings.TrimRight(r.OutputTail, "\n"), "\n")
 		lines = lines[max(0, len(lines)-shownOutputLines):]
 		fmt.Fprintf(&b, "  the command's last words:\n")
 		for _, l := range lines {
-			fmt.Fprintf(&b, "    | %s\n", clean(l))
+			fmt.Fprintf(&b, "    | %s\n", printable.Text(l))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
@@ -283,7 +284,7 @@ func (r *reading) printOwners(b *strings.Builder) {
 		fmt.Fprintf(b, "  at the peak  %s\n", strings.Join(purposes, ", "))
 	}
 	for _, o := range r.Owners {
-		fmt.Fprintf(b, "  %22s %5.1f %%  %s\n", exactSize(uint64(o.Bytes)), o.Percent, clean(strings.TrimSpace(o.Purpose+" "+o.Name)))
+		fmt.Fprintf(b, "  %22s %5.1f %%  %s\n", exactSize(uint64(o.Bytes)), o.Percent, printable.Text(strings.TrimSpace(o.Purpose+" "+o.Name)))
 	}
 }
 
@@ -303,17 +304,4 @@ func stepsOf(n int) string {
 		return "1 step"
 	}
 	return fmt.Sprintf("%d steps", n)
-}
-
-// clean keeps a command's output from steering the terminal.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return ' '
-		}
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, s)
 }

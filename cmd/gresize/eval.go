@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/eval"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -215,7 +216,7 @@ func (f *evalFlags) answers(cmd *cobra.Command, table string, rows []eval.Row, m
 		},
 		Progress: func(done, all int, made []eval.Answer) {
 			left := time.Duration(float64(time.Since(begun)) / float64(done) * float64(all-done))
-			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: %d of %d, %s left: %s\n", done, all, left.Round(time.Second), clean(summaryOf(made)))
+			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: %d of %d, %s left: %s\n", done, all, left.Round(time.Second), printable.Text(summaryOf(made)))
 		},
 	}
 	if err := c.Do(cmd.Context()); err != nil {

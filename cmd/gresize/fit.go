@@ -12,6 +12,7 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/spf13/cobra"
 )
@@ -376,9 +377,9 @@ func (f *fitResult) print(out io.Writer, p *gpu.Profile) error {
 	case f.Batch > 0 && f.Status == statusFits:
 		_, err = fmt.Fprintf(out, "%d: the largest batch that fits on %s (%s)%s\n", f.Batch, p.Name, logview.GiB(p.Total.Bytes), f.proof())
 	case f.Batch > 0:
-		_, err = fmt.Fprintf(out, "%s on %s: %d fits, but %s\n", f.Status, p.Name, f.Batch, clean(f.Why))
+		_, err = fmt.Fprintf(out, "%s on %s: %d fits, but %s\n", f.Status, p.Name, f.Batch, printable.Text(f.Why))
 	default:
-		_, err = fmt.Fprintf(out, "%s on %s (%s): %s\n", f.Status, p.Name, logview.GiB(p.Total.Bytes), clean(f.Why))
+		_, err = fmt.Fprintf(out, "%s on %s (%s): %s\n", f.Status, p.Name, logview.GiB(p.Total.Bytes), printable.Text(f.Why))
 	}
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -32,14 +31,4 @@ func (h harmlessJSON) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// harmlessLines keeps a message, which may quote a file or an argument, from steering the terminal.
-func harmlessLines(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && !strconv.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // schemaLog names the JSON form of `gresize log --json`.
@@ -157,8 +158,8 @@ func csvLine(l decisionlog.Line, names *logview.Names) []string {
 		}
 	}
 	return []string{strconv.FormatInt(j.ID, 10), emptyIfZero(int64(j.SlurmJobID)), j.SubmittedAt.UTC().Format(time.RFC3339), names.Of(j.UID), strconv.FormatUint(uint64(j.UID), 10),
-		logview.Printable(j.Name, logview.MaxTextRunes), logview.Printable(j.Partition, logview.MaxTextRunes), logview.Printable(j.Account, logview.MaxTextRunes), logview.Printable(j.QOS, logview.MaxTextRunes), j.Mode, j.State, logview.Printable(j.Asked.String(), logview.MaxTextRunes),
-		emptyIfZero(j.TimeLimitMinutes), verdict, code, logview.Printable(now, logview.MaxTextRunes), l.Confidence, need, margin, logview.Printable(reason, logview.MaxTextRunes), logview.Printable(j.NodeList, logview.MaxTextRunes)}
+		printable.Clip(j.Name, logview.MaxTextRunes), printable.Clip(j.Partition, logview.MaxTextRunes), printable.Clip(j.Account, logview.MaxTextRunes), printable.Clip(j.QOS, logview.MaxTextRunes), j.Mode, j.State, printable.Clip(j.Asked.String(), logview.MaxTextRunes),
+		emptyIfZero(j.TimeLimitMinutes), verdict, code, printable.Clip(now, logview.MaxTextRunes), l.Confidence, need, margin, printable.Clip(reason, logview.MaxTextRunes), printable.Clip(j.NodeList, logview.MaxTextRunes)}
 }
 
 func emptyIfZero(n int64) string {

@@ -123,7 +123,7 @@ func TestCSVIsHarmlessAndComplete(t *testing.T) {
 	if got := column(rows[4], "job_name"); got != `'=cmd|' /C calc'!A0` {
 		t.Errorf("a spreadsheet would run %q", got)
 	}
-	if got := column(rows[3], "job_name"); got != `three, "quoted"?line` {
+	if got := column(rows[3], "job_name"); got != `three, "quoted" line` {
 		t.Errorf("%q", got)
 	}
 	last := rows[5]

@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/estimator/planning"
 	"github.com/gresize/gresize/estimator/planning/layout"
 	"github.com/gresize/gresize/estimator/planning/swap"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/spf13/cobra"
 )
 
@@ -272,7 +273,7 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 		over := float64(bytes)/float64(max(out.LiveBoundBytes, 1))*100 - 100
 		fmt.Fprintf(w, "%s\t%s\t%+.1f %%\t%s\n", name, exactSize(bytes), over, note)
 	}
-	row("file", "%s", clean(out.File))
+	row("file", "%s", printable.Text(out.File))
 	row("read", "%d requests, %d blocks, as PyTorch %s", out.Requests, out.Blocks, out.Torch)
 	if it := out.Iteration; it != nil {
 		row("repeats", "%d requests, from request %d, %.1f times", it.Requests, it.First, it.Times)

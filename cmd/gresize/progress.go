@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"golang.org/x/sys/unix"
 )
@@ -76,7 +77,7 @@ func (p *progressLine) show(x probe.Progress) {
 	}
 	text := state
 	if x.LastLine != "" {
-		text += " | " + clean(x.LastLine)
+		text += " | " + printable.Text(x.LastLine)
 	}
 	if p.terminal {
 		line := fmt.Sprintf("%s%4.0f s  %s", p.label, x.Elapsed.Seconds(), text)

@@ -21,6 +21,7 @@ import (
 	"github.com/gresize/gresize/daemon/report"
 	sitetable "github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -241,7 +242,7 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 }
 
 func writeReplay(w io.Writer, sum replaySum) error {
-	fmt.Fprintf(w, "%d jobs with an estimate, decided again with %s: %d differently\n\n", sum.Jobs-sum.WithoutEstimate, logview.Printable(sum.With, 200), sum.Different)
+	fmt.Fprintf(w, "%d jobs with an estimate, decided again with %s: %d differently\n\n", sum.Jobs-sum.WithoutEstimate, printable.Clip(sum.With, 200), sum.Different)
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "WAS\t\tWOULD BE\t\tJOBS")
 	for _, m := range sum.Moves {
@@ -271,7 +272,7 @@ func writeReplay(w io.Writer, sum replaySum) error {
 		if i := slices.IndexFunc(sum.Before, func(c report.Card) bool { return c.Kind == kind }); i >= 0 {
 			asked = sum.Before[i].GPUHoursAsked
 		}
-		fmt.Fprintf(numbers, "%s\t%.0f\t%.0f\t%.0f\t\n", logview.Printable(kind, 40), asked, needed(sum.Before, kind), needed(sum.After, kind))
+		fmt.Fprintf(numbers, "%s\t%.0f\t%.0f\t%.0f\t\n", printable.Clip(kind, 40), asked, needed(sum.Before, kind), needed(sum.After, kind))
 	}
 	if err := numbers.Flush(); err != nil {
 		return err
@@ -308,7 +309,7 @@ func dash(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return logview.Printable(s, 60)
+	return printable.Clip(s, 60)
 }
 
 // decided is a verdict, or what a rewrite asks for.
@@ -328,15 +329,15 @@ func replayCSV(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 		if v != decisionlog.Rewrite {
 			return ""
 		}
-		return logview.Printable(r.String(), logview.MaxTextRunes)
+		return printable.Clip(r.String(), logview.MaxTextRunes)
 	}
 	err := log.EachEstimated(cmd.Context(), chosen, func(line decisionlog.Line, estimates []estimator.Estimate) error {
 		job, different, ok := again(player, line, estimates)
 		if !ok || !different {
 			return nil
 		}
-		return table.row(strconv.FormatInt(job.ID, 10), emptyIfZero(int64(job.SlurmJobID)), strconv.FormatUint(uint64(job.UID), 10), logview.Printable(job.Asked.String(), logview.MaxTextRunes),
-			string(job.WasVerdict), job.WasCode, text(job.WasVerdict, job.WasNow), string(job.Verdict), job.Code, text(job.Verdict, job.Now), logview.Printable(job.Reason, logview.MaxTextRunes))
+		return table.row(strconv.FormatInt(job.ID, 10), emptyIfZero(int64(job.SlurmJobID)), strconv.FormatUint(uint64(job.UID), 10), printable.Clip(job.Asked.String(), logview.MaxTextRunes),
+			string(job.WasVerdict), job.WasCode, text(job.WasVerdict, job.WasNow), string(job.Verdict), job.Code, text(job.Verdict, job.Now), printable.Clip(job.Reason, logview.MaxTextRunes))
 	})
 	if err != nil {
 		return err

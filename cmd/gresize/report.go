@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/report"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // schemaReport names the JSON form of `gresize report --json`.
@@ -100,7 +101,7 @@ func writeReport(w io.Writer, r report.Report) error {
 	fmt.Fprint(table, "\nGPU-hours by time limit\n")
 	fmt.Fprintln(table, "CARD\tTASKS ASKED\tNEEDED\tHOURS ASKED\tNEEDED\tFREED\tJOBS WITHOUT LIMIT\t")
 	for _, c := range append(slices.Clone(r.Cards), r.Total) {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t\n", logview.Printable(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t\n", printable.Clip(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -146,7 +147,7 @@ func writeTruth(w io.Writer, t decisionlog.Truth) error {
 	fmt.Fprint(table, "\nWhat was measured against the upper end of the estimate\n")
 	fmt.Fprintln(table, "CARD\tESTIMATOR\tCONFIDENCE\tRUNS\tUSED MORE\tMEAN\tWORST\t")
 	for _, e := range t.Errors {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%+.1f %%\t%+.1f %%\t\n", logview.Printable(e.GPU, 40), logview.Printable(e.Estimator, 40), e.Confidence, e.Runs, e.Over, e.MeanPercent, e.WorstPercent)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%d\t%+.1f %%\t%+.1f %%\t\n", printable.Clip(e.GPU, 40), printable.Clip(e.Estimator, 40), e.Confidence, e.Runs, e.Over, e.MeanPercent, e.WorstPercent)
 	}
 	return table.Flush()
 }
@@ -174,7 +175,7 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 		if i == len(r.Cards) {
 			section = "total"
 		}
-		if err := row(section, logview.Printable(c.Kind, logview.MaxTextRunes), "", map[string]string{"jobs": count(c.Asked), "tasks": count(c.TasksAsked), "tasks_needed": count(c.TasksNeeded),
+		if err := row(section, printable.Clip(c.Kind, logview.MaxTextRunes), "", map[string]string{"jobs": count(c.Asked), "tasks": count(c.TasksAsked), "tasks_needed": count(c.TasksNeeded),
 			"gpu_hours_asked": number(c.GPUHoursAsked), "gpu_hours_needed": number(c.GPUHoursNeeded), "gpu_hours_freed": number(c.GPUHoursFreed), "gpu_hours_added": number(c.GPUHoursAdded), "jobs_without_limit": count(c.WithoutLimit)}); err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 		}
 	}
 	for _, e := range r.Actuals.Errors {
-		if err := row("error", logview.Printable(e.GPU, logview.MaxTextRunes), logview.Printable(e.Estimator, logview.MaxTextRunes)+" "+e.Confidence, map[string]string{"jobs": count(e.Runs), "runs_over": count(e.Over),
+		if err := row("error", printable.Clip(e.GPU, logview.MaxTextRunes), printable.Clip(e.Estimator, logview.MaxTextRunes)+" "+e.Confidence, map[string]string{"jobs": count(e.Runs), "runs_over": count(e.Over),
 			"mean_error_percent": number(e.MeanPercent), "worst_error_percent": number(e.WorstPercent)}); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/spf13/cobra"
 )
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		// A program that reads JSON gets JSON, whatever happens.
 		_ = json.NewEncoder(harmlessJSON{stdout}).Encode(map[string]any{"error": err.Error(), "exit_code": code})
 	}
-	fmt.Fprintln(stderr, "gresize:", harmlessLines(err.Error()))
+	fmt.Fprintln(stderr, "gresize:", printable.Lines(err.Error()))
 	if code == exitUsage {
 		fmt.Fprintln(stderr, "See gresize --help, or gresize VERB --help.")
 	}

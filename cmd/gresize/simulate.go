@@ -12,6 +12,7 @@ import (
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/capacity"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/spf13/cobra"
 )
@@ -230,7 +231,7 @@ func exportSnapshot(p *replay.Program, run replay.RunOptions, path string) (*rep
 func (s *simulation) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("file", "%s", clean(s.File))
+	row("file", "%s", printable.Text(s.File))
 	row("replayed", "%d requests, as PyTorch %s", s.Requests, s.Torch)
 	if s.StartReservedBytes > 0 {
 		row("start", "in mid-run, with %s of segments as recorded", exactSize(s.StartReservedBytes))

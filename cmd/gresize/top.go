@@ -17,6 +17,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 const (
@@ -139,7 +140,7 @@ func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Ti
 			held = left.Round(time.Second).String()
 		}
 		if j.Partition != "" {
-			partition = logview.Printable(j.Partition, 16)
+			partition = printable.Clip(j.Partition, 16)
 		}
 		if d := l.Decision; d != nil {
 			verdict = strings.ReplaceAll(string(d.Verdict), "_", " ")
@@ -147,7 +148,7 @@ func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Ti
 				needs = logview.GiB(d.NeedBytes)
 			}
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", logview.JobID(j), logview.Printable(names.Of(j.UID), 16), logview.Printable(j.Name, 20), partition, logview.Short(j.Asked),
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", logview.JobID(j), printable.Clip(names.Of(j.UID), 16), printable.Clip(j.Name, 20), partition, logview.Short(j.Asked),
 			strings.ReplaceAll(j.State, "_", " "), max(0, now.Sub(j.UpdatedAt)).Round(time.Second), held, needs, verdict)
 	}
 	return table.Flush()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/utilization"
 )
@@ -24,7 +25,7 @@ func (r *reading) readUtilization(b *trace.Bundle, p *gpu.Profile) {
 	}
 	advice := utilization.Estimate(stream, p)
 	if fault != nil {
-		advice.Reasons = []estimator.Reason{{Code: "bundle_invalid", Detail: clean(fault.Error())}}
+		advice.Reasons = []estimator.Reason{{Code: "bundle_invalid", Detail: printable.Text(fault.Error())}}
 	}
 	r.Utilization = &advice
 }
@@ -35,14 +36,14 @@ func (r *reading) printUtilization(b *strings.Builder) {
 		return
 	}
 	if u.Confidence == estimator.Unknown {
-		fmt.Fprintf(b, "  utilization  unknown: %s\n", clean(u.Reasons[0].Detail))
+		fmt.Fprintf(b, "  utilization  unknown: %s\n", printable.Text(u.Reasons[0].Detail))
 		return
 	}
 	fmt.Fprintf(b, "  utilization  %s a step (%s to %s), bound by %s\n", duration(u.StepSeconds.Value), duration(u.StepSeconds.Low), duration(u.StepSeconds.High), u.Bound)
 	fmt.Fprintf(b, "               multiprocessors busy %s, memory busy %s; %s confidence, as advice\n", percents(u.SMActivity), percents(u.MemoryActivity), u.Confidence)
 	names := make([]string, 0, len(u.Operators))
 	for _, o := range u.Operators {
-		names = append(names, fmt.Sprintf("%s (%s) %.0f %%", clean(o.Operator), clean(o.Type), 100*o.Share))
+		names = append(names, fmt.Sprintf("%s (%s) %.0f %%", printable.Text(o.Operator), printable.Text(o.Type), 100*o.Share))
 	}
 	fmt.Fprintf(b, "               most of the device's time: %s\n", strings.Join(names, ", "))
 }

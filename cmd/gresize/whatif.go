@@ -12,6 +12,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/spf13/cobra"
 )
@@ -155,7 +156,7 @@ func (t *whatIfTable) print(out io.Writer) error {
 		if name == "" {
 			name = "(as given)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", clean(name), r.Status, r.GPU, logview.GiB(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
+		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", printable.Text(name), r.Status, r.GPU, logview.GiB(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -165,7 +166,7 @@ func (t *whatIfTable) print(out io.Writer) error {
 			if x.Code == "workspace_bounded" || x.Code == "run_cut_short" {
 				continue // nearly every answer has them, and they do not keep it from being one
 			}
-			if _, err := fmt.Fprintf(out, "row %d: %s\n", i+1, clean(words(x))); err != nil {
+			if _, err := fmt.Fprintf(out, "row %d: %s\n", i+1, printable.Text(words(x))); err != nil {
 				return err
 			}
 		}

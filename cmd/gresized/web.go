@@ -18,6 +18,7 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/web"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // page is the page of decisions: its listener, and the log opened for it alone.
@@ -98,7 +99,7 @@ func (d daemonParts) health(c *config.Config) func(context.Context) web.Health {
 			{Name: "Log", Text: c.Log.Path + sizeWords(c.Log.Path)},
 		}
 		for i := range lines {
-			lines[i].Text = logview.Printable(lines[i].Text, logview.MaxTextRunes)
+			lines[i].Text = printable.Clip(lines[i].Text, logview.MaxTextRunes)
 		}
 		return web.Health{Trouble: trouble(ctx), Lines: lines}
 	}

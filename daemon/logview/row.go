@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // Row is one job of a list in a few words; a dash stands for what is not known.
@@ -14,7 +15,7 @@ type Row struct {
 // RowOf is a line of the log for a list.
 func RowOf(l decisionlog.Line, names *Names) Row {
 	j := l.Job
-	r := Row{Submitted: j.SubmittedAt.Local().Format(time.DateTime), JobID: JobID(j), User: Printable(names.Of(j.UID), 16), Name: Printable(j.Name, 20), Asked: Short(j.Asked),
+	r := Row{Submitted: j.SubmittedAt.Local().Format(time.DateTime), JobID: JobID(j), User: printable.Clip(names.Of(j.UID), 16), Name: printable.Clip(j.Name, 20), Asked: Short(j.Asked),
 		Needs: "-", Confidence: "-", Verdict: "-", Now: "-", State: Spaced(j.State), Why: "-"}
 	if l.Confidence != "" {
 		r.Confidence = l.Confidence

@@ -9,6 +9,7 @@ import (
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // Line is one line of a story; a line without a name goes on with what the one before it is about.
@@ -18,7 +19,7 @@ type Line struct{ Name, Text string }
 type teller struct{ lines []Line }
 
 func (t *teller) line(name, format string, args ...any) {
-	t.lines = append(t.lines, Line{name, Printable(fmt.Sprintf(format, args...), MaxTextRunes)})
+	t.lines = append(t.lines, Line{name, printable.Clip(fmt.Sprintf(format, args...), MaxTextRunes)})
 }
 
 // Explain is one page for the owner of a job: what was asked for, what was found out and how, what was changed and why, and what the job really used.
@@ -209,7 +210,7 @@ func Steps(s decisionlog.Story) []Step {
 	steps := make([]Step, len(s.Events))
 	for i, e := range s.Events {
 		steps[i] = Step{Clock: clock(e.At), After: fmt.Sprintf("%+.3f s", e.At.Sub(s.Job.SubmittedAt).Seconds()),
-			State: Printable(e.State, 40), Code: Printable(e.Code, 80), Detail: Printable(e.Detail, MaxTextRunes)}
+			State: printable.Clip(e.State, 40), Code: printable.Clip(e.Code, 80), Detail: printable.Clip(e.Detail, MaxTextRunes)}
 	}
 	return steps
 }

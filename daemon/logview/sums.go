@@ -3,6 +3,7 @@ package logview
 import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/report"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // outcomeText are the outcomes of a report in a manager's words.
@@ -45,7 +46,7 @@ func Outcomes(r report.Report) []Outcome {
 			if code == "" {
 				code = "no decision"
 			}
-			o.Codes = append(o.Codes, Count{line.Jobs, Printable(code, 60)})
+			o.Codes = append(o.Codes, Count{line.Jobs, printable.Clip(code, 60)})
 		}
 		if o.Jobs > 0 {
 			o.Percent = 100 * float64(o.Jobs) / float64(max(r.Jobs, 1))

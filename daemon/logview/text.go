@@ -12,25 +12,12 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/slurm/request"
 )
 
 // MaxTextRunes bounds a line of a story; the longest reasons are sentences of some hundred letters.
 const MaxTextRunes = 2000
-
-// Printable keeps what users chose from moving the cursor of whoever reads it, and from turning the direction of the text around it.
-func Printable(s string, limit int) string {
-	clean := strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, s)
-	if runes := []rune(clean); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return clean
-}
 
 // GiB is a size for people.
 func GiB(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
@@ -64,7 +51,7 @@ func Short(r request.Request) string {
 	if len(parts) == 0 {
 		return "-"
 	}
-	return Printable(strings.Join(parts, " "), 40)
+	return printable.Clip(strings.Join(parts, " "), 40)
 }
 
 // UserName is the name of a user, or "uid 7" for one without.

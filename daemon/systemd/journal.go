@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/coreos/go-systemd/v22/journal"
+
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // maxFieldBytes bounds one field: what users chose may be long, and the journal wants to hear of the daemon.
@@ -147,12 +148,7 @@ func fieldName(name string) string {
 
 // clipped bounds a value, and keeps what users chose from doing more than being read.
 func clipped(value string) string {
-	value = strings.Map(func(r rune) rune {
-		if !strconv.IsPrint(r) || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, value)
+	value = printable.Text(value)
 	if len(value) <= maxFieldBytes {
 		return value
 	}

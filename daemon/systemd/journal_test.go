@@ -49,7 +49,7 @@ func TestFields(t *testing.T) {
 		fields   map[string]string
 	}{
 		{`decided slurm_job_id=7 verdict=rewrite reason="it fits"`, journal.PriInfo, map[string]string{"SLURM_JOB_ID": "7", "GRESIZE_VERDICT": "rewrite", "GRESIZE_REASON": "it fits", "MESSAGE_ID": "abc", "SYSLOG_IDENTIFIER": identifier}},
-		{`b token=t g.name="a?PRIORITY=0?MESSAGE=forged" g.in.n=1`, journal.PriWarning, map[string]string{"GRESIZE_TOKEN": "t", "GRESIZE_G_NAME": "a?PRIORITY=0?MESSAGE=forged", "GRESIZE_G_IN_N": "1"}},
+		{`b token=t g.name="a PRIORITY=0 MESSAGE=forged" g.in.n=1`, journal.PriWarning, map[string]string{"GRESIZE_TOKEN": "t", "GRESIZE_G_NAME": "a PRIORITY=0 MESSAGE=forged", "GRESIZE_G_IN_N": "1"}},
 		{"", journal.PriErr, map[string]string{"GRESIZE_ODD_KEY___": ""}},
 	} {
 		if want.message != "" && got[i].message != want.message || got[i].priority != want.priority {
@@ -117,8 +117,8 @@ func TestTheJournalsSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := parseJournal(t, buffer[:n])
-	for name, want := range map[string]string{"MESSAGE": `decided slurm_job_id=7 verdict=rewrite reason=two?lines`, "PRIORITY": "4", "SYSLOG_IDENTIFIER": identifier, "SLURM_JOB_ID": "7",
-		"GRESIZE_VERDICT": "rewrite", "GRESIZE_REASON": "two?lines", "MESSAGE_ID": "0123456789abcdef0123456789abcdef"} {
+	for name, want := range map[string]string{"MESSAGE": `decided slurm_job_id=7 verdict=rewrite reason="two lines"`, "PRIORITY": "4", "SYSLOG_IDENTIFIER": identifier, "SLURM_JOB_ID": "7",
+		"GRESIZE_VERDICT": "rewrite", "GRESIZE_REASON": "two lines", "MESSAGE_ID": "0123456789abcdef0123456789abcdef"} {
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/plot"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -105,7 +106,7 @@ func (d *drawings) of(ctx context.Context, story decisionlog.Story, rank int) (d
 
 // title is what stands above a picture: the job's command is not for everybody who may read the rows.
 func title(j decisionlog.Job) string {
-	return logview.Printable(fmt.Sprintf("GPU memory of job %s, %q", logview.JobID(j), j.Name), 120)
+	return printable.Clip(fmt.Sprintf("GPU memory of job %s, %q", logview.JobID(j), j.Name), 120)
 }
 
 func (d *drawings) draw(key drawingKey, title string) (_ drawing, err error) {
@@ -138,9 +139,9 @@ func (d *drawings) draw(key drawingKey, title string) (_ drawing, err error) {
 	if svg.Len() > maxPictureBytes {
 		return drawing{}, fmt.Errorf("it would have %d bytes, more than %d", svg.Len(), maxPictureBytes)
 	}
-	drawn := drawing{rank: key.rank, ranks: len(b.Ranks), svg: svg.Bytes(), height: figure.Height(), subtitle: logview.Printable(figure.Subtitle, 300), owners: figure.Owners(shownOwners)}
+	drawn := drawing{rank: key.rank, ranks: len(b.Ranks), svg: svg.Bytes(), height: figure.Height(), subtitle: printable.Clip(figure.Subtitle, 300), owners: figure.Owners(shownOwners)}
 	for i := range drawn.owners {
-		drawn.owners[i].Name = logview.Printable(drawn.owners[i].Name, 200)
+		drawn.owners[i].Name = printable.Clip(drawn.owners[i].Name, 200)
 	}
 	drawn.alt = "The memory of one GPU over the run of the probe, by what it was for. " + drawn.subtitle + ". The table below names the largest owners at the peak."
 	return drawn, nil

@@ -22,6 +22,7 @@ import (
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/plot"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // frame is what every page has around its content.
@@ -38,7 +39,7 @@ var (
 		"count":   count,
 		"signed":  func(p float64) string { return fmt.Sprintf("%+.1f %%", p) },
 		"percent": func(p float64) string { return fmt.Sprintf("%.1f %%", p) },
-		"print":   func(s any) string { return logview.Printable(fmt.Sprint(s), logview.MaxTextRunes) },
+		"print":   func(s any) string { return printable.Clip(fmt.Sprint(s), logview.MaxTextRunes) },
 		"dash":    func(s string) string { return map[bool]string{true: " dash"}[s == "-"] },
 		"slug":    func(s string) string { return strings.ReplaceAll(s, " ", "-") },
 	}).ParseFS(files, "pages/*.html"))
@@ -100,7 +101,7 @@ func choiceOf(fields map[string]string, now time.Time) (decisionlog.Filter, erro
 	}
 	filter, err := choice.Filter("", now)
 	if err != nil {
-		return filter, fault{http.StatusBadRequest, logview.Printable(err.Error(), 300)}
+		return filter, fault{http.StatusBadRequest, printable.Clip(err.Error(), 300)}
 	}
 	return filter, nil
 }
@@ -166,7 +167,7 @@ func (s *Server) list(r *http.Request) (answer, error) {
 	data := listData{Form: newForm(fields), Chosen: filter != decisionlog.Filter{}}
 	if before := fields["before"]; before != "" {
 		if filter.Before, err = decisionlog.ParsePlace(before); err != nil {
-			return answer{}, fault{http.StatusBadRequest, logview.Printable("before: "+err.Error(), 200)}
+			return answer{}, fault{http.StatusBadRequest, printable.Clip("before: "+err.Error(), 200)}
 		}
 		data.First = queryOf("/", fields, "", "")
 	}
@@ -188,7 +189,7 @@ func (s *Server) list(r *http.Request) (answer, error) {
 
 func (s *Server) rowOf(l decisionlog.Line) listRow {
 	row := listRow{Row: logview.RowOf(l, &s.names), ID: l.Job.ID, UTC: l.Job.SubmittedAt.UTC().Format(time.RFC3339)}
-	row.Name = logview.Printable(l.Job.Name, 40) // a window is wider than a terminal
+	row.Name = printable.Clip(l.Job.Name, 40) // a window is wider than a terminal
 	return row
 }
 
@@ -285,11 +286,11 @@ func (s *Server) job(r *http.Request) (answer, error) {
 		line.Decision = &story.Decisions[n-1]
 	}
 	data := jobData{Job: logview.RowOf(line, &s.names), Explain: logview.Explain(story), Word: logview.OwnersWord(story.Job), Facts: logview.Facts(story), Steps: logview.Steps(story),
-		Asked: logview.Printable(story.Job.Asked.String(), logview.MaxTextRunes)}
-	data.Job.Name = logview.Printable(story.Job.Name, 200)
+		Asked: printable.Clip(story.Job.Asked.String(), logview.MaxTextRunes)}
+	data.Job.Name = printable.Clip(story.Job.Name, 200)
 	if d := line.Decision; d != nil {
 		if d.Verdict == decisionlog.Rewrite {
-			data.Now = logview.Printable(d.Change.Result.String(), logview.MaxTextRunes)
+			data.Now = printable.Clip(d.Change.Result.String(), logview.MaxTextRunes)
 		}
 		if d.NeedBytes > 0 {
 			data.Needs, data.NeedNote = logview.GiB(d.NeedBytes), "the upper end of the estimate and a margin of "+logview.GiB(d.MarginBytes)
@@ -326,7 +327,7 @@ func (s *Server) memoryOf(ctx context.Context, story decisionlog.Story, rank int
 func (s *Server) whyNoPicture(story decisionlog.Story, err error) string {
 	switch {
 	case !errors.Is(err, fs.ErrNotExist):
-		return "There is no picture: " + logview.Printable(err.Error(), 300) + "."
+		return "There is no picture: " + printable.Clip(err.Error(), 300) + "."
 	case len(story.Probes) == 0 && len(story.Estimates) == 0:
 		return "There is no picture: the job was not tried out."
 	case !story.Job.Finished:
@@ -414,7 +415,7 @@ func (s *Server) health(r *http.Request) (answer, error) {
 		Open    []listRow
 	}{Well: h.Trouble == nil, Lines: h.Lines}
 	if h.Trouble != nil {
-		data.Trouble = logview.Printable(h.Trouble.Error(), 500)
+		data.Trouble = printable.Clip(h.Trouble.Error(), 500)
 	}
 	for _, l := range open {
 		data.Open = append(data.Open, s.rowOf(l))

@@ -21,6 +21,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // Limits of the page.
@@ -134,7 +135,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !s.known(r.Host):
 		// A name that another site has bound to this address would make the reader's browser read the page for that site.
-		plain(w, http.StatusMisdirectedRequest, fmt.Sprintf("This page is not asked for as %.100q: name it in web.hosts of gresize.toml.", logview.Printable(r.Host, 100)))
+		plain(w, http.StatusMisdirectedRequest, fmt.Sprintf("This page is not asked for as %.100q: name it in web.hosts of gresize.toml.", printable.Clip(r.Host, 100)))
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		plain(w, http.StatusMethodNotAllowed, "This page can be read and nothing else.")
@@ -238,7 +239,7 @@ func (s *Server) sorry(r *http.Request, err error) answer {
 	case r.Context().Err() != nil:
 		f = fault{http.StatusServiceUnavailable, "Nobody waited."}
 	default:
-		s.config.Logger.Error("page not answered", "path", logview.Printable(r.URL.Path, 100), "error", err)
+		s.config.Logger.Error("page not answered", "path", printable.Clip(r.URL.Path, 100), "error", err)
 		f = fault{http.StatusInternalServerError, "The decision log cannot be read; the log of gresized says why."}
 	}
 	return answer{template: "sorry.html", title: http.StatusText(f.status), data: f.text, status: f.status}
@@ -262,18 +263,18 @@ func onlyFields(r *http.Request, names ...string) (map[string]string, error) {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, bad("The question cannot be read: %s.", logview.Printable(err.Error(), 200))
+		return nil, bad("The question cannot be read: %s.", printable.Clip(err.Error(), 200))
 	}
 	fields := map[string]string{}
 	for name, all := range values {
 		switch {
 		case !slices.Contains(names, name):
-			return nil, bad("There is no field %.40q here, only %s.", logview.Printable(name, 40), strings.Join(names, ", "))
+			return nil, bad("There is no field %.40q here, only %s.", printable.Clip(name, 40), strings.Join(names, ", "))
 		case len(all) != 1:
 			return nil, bad("The field %s is given %d times.", name, len(all))
 		}
 		value := strings.TrimSpace(all[0])
-		if value != logview.Printable(value, maxQueryBytes) {
+		if value != printable.Clip(value, maxQueryBytes) {
 			return nil, bad("The field %s has characters that cannot be shown.", name)
 		}
 		fields[name] = value

@@ -292,7 +292,7 @@ func (a *Allocator) emit(kind EventKind, addr, size uint64, stream int32) {
 }
 
 // RoundSize is the block size that a request becomes.
-func (a *Allocator) RoundSize(bytes uint64) uint64 { return a.config.roundSize(bytes, a.version) }
+func (a *Allocator) RoundSize(bytes uint64) uint64 { return a.config.RoundSize(bytes, a.version) }
 
 // segmentSize is what is asked of the card for a rounded request, when no free block serves it.
 func (a *Allocator) segmentSize(rounded uint64) uint64 {

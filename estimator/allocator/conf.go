@@ -165,6 +165,23 @@ func (p *confParser) decimal(option, text string) (float64, error) {
 	return 0, p.fail(option, "stod")
 }
 
+// integerValue is the number of an option, decimalValue one that may have a fraction.
+func (p *confParser) integerValue(option string) (uint64, error) {
+	text, err := p.value(option)
+	if err != nil {
+		return 0, err
+	}
+	return p.integer(option, text)
+}
+
+func (p *confParser) decimalValue(option string) (float64, error) {
+	text, err := p.value(option)
+	if err != nil {
+		return 0, err
+	}
+	return p.decimal(option, text)
+}
+
 func (p *confParser) boolean(option string) (bool, error) {
 	if err := p.separator(":"); err != nil {
 		return false, err
@@ -307,11 +324,7 @@ func (p *confParser) option(key string) (known bool, err error) {
 		if p.version.AtLeast(2, 0) {
 			return false, nil
 		}
-		text, err := p.value(key)
-		if err != nil {
-			return true, err
-		}
-		n, err := p.integer(key, text)
+		n, err := p.integerValue(key)
 		if err == nil && n == 0 {
 			err = p.fail(key, "CachingAllocator option roundup_bypass_threshold_mb too small, must be > 0")
 		}
@@ -350,12 +363,9 @@ func (p *confParser) option(key string) (known bool, err error) {
 	case "pinned_num_register_threads":
 		err = p.threads(key)
 	case "pinned_reserve_segment_size_mb", "pinned_max_round_threshold_mb", "pinned_max_cached_size_mb":
-		var text string
-		if text, err = p.value(key); err == nil {
-			var n uint64
-			if n, err = p.integer(key, text); err == nil && n == 0 && key == "pinned_reserve_segment_size_mb" {
-				err = p.fail(key, "Pinned reserve segment size has to be greater than 0")
-			}
+		var n uint64
+		if n, err = p.integerValue(key); err == nil && n == 0 && key == "pinned_reserve_segment_size_mb" {
+			err = p.fail(key, "Pinned reserve segment size has to be greater than 0")
 		}
 	}
 	return true, err
@@ -363,11 +373,7 @@ func (p *confParser) option(key string) (known bool, err error) {
 
 func (p *confParser) largeSegment() error {
 	const key = "large_segment_size_mb"
-	text, err := p.value(key)
-	if err != nil {
-		return err
-	}
-	n, err := p.integer(key, text)
+	n, err := p.integerValue(key)
 	if err != nil {
 		return err
 	}
@@ -380,11 +386,7 @@ func (p *confParser) largeSegment() error {
 }
 
 func (p *confParser) oversize(key string) (uint64, error) {
-	text, err := p.value(key)
-	if err != nil {
-		return 0, err
-	}
-	n, err := p.integer(key, text)
+	n, err := p.integerValue(key)
 	if err != nil {
 		return 0, err
 	}
@@ -402,11 +404,7 @@ func (p *confParser) oversize(key string) (uint64, error) {
 }
 
 func (p *confParser) threshold(key string) error {
-	text, err := p.value(key)
-	if err != nil {
-		return err
-	}
-	f, err := p.decimal(key, text)
+	f, err := p.decimalValue(key)
 	if err != nil {
 		return err
 	}
@@ -423,11 +421,7 @@ func (p *confParser) threshold(key string) error {
 }
 
 func (p *confParser) fraction(key string) error {
-	text, err := p.value(key)
-	if err != nil {
-		return err
-	}
-	f, err := p.decimal(key, text)
+	f, err := p.decimalValue(key)
 	if err != nil {
 		return err
 	}
@@ -439,11 +433,7 @@ func (p *confParser) fraction(key string) error {
 }
 
 func (p *confParser) threads(key string) error {
-	text, err := p.value(key)
-	if err != nil {
-		return err
-	}
-	n, err := p.integer(key, text)
+	n, err := p.integerValue(key)
 	if err != nil {
 		return err
 	}

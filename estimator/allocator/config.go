@@ -57,8 +57,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// roundSize is the block size for a request.
-func (c *Config) roundSize(bytes uint64, v Version) uint64 {
+// RoundSize is the block size that a request of this many bytes becomes.
+func (c *Config) RoundSize(bytes uint64, v Version) uint64 {
 	if bytes < minBlockBytes {
 		return minBlockBytes
 	}
@@ -85,9 +85,6 @@ func roundToDivision(bytes, divisions uint64) uint64 {
 	}
 	return (bytes + step - 1) &^ (step - 1)
 }
-
-// RoundSize is the block size that a request of this many bytes becomes.
-func (c *Config) RoundSize(bytes uint64, v Version) uint64 { return c.roundSize(bytes, v) }
 
 // CanBeFree reports whether a gap of this size between live blocks can be a free block of its own; a smaller one is slack of the block before it.
 func CanBeFree(gapBytes uint64, small, expandable bool) bool {

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/regular"
 	"golang.org/x/sys/unix"
 )
@@ -48,16 +48,6 @@ type Answer struct {
 
 const maxReasonBytes = 200
 
-// plain is a text on one line without control characters.
-func plain(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?"))
-}
-
 // newAnswer puts an estimate into an answer.
 func newAnswer(w Workload, version string, e *estimator.Estimate, runSeconds, estimateSeconds float64) Answer {
 	a := Answer{
@@ -81,7 +71,7 @@ func newAnswer(w Workload, version string, e *estimator.Estimate, runSeconds, es
 		a.Verdict = Fits
 	default:
 		if len(e.Reasons) > 0 && e.Reasons[0].Detail != "" {
-			a.Reasons += ": " + plain(e.Reasons[0].Detail)
+			a.Reasons += ": " + printable.Text(strings.Join(strings.Fields(e.Reasons[0].Detail), " "))
 		}
 		a.Reasons = strings.ToValidUTF8(a.Reasons[:min(len(a.Reasons), maxReasonBytes)], "")
 		return a

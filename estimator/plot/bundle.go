@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -44,7 +45,7 @@ func (f *Figure) Owners(most int) []OwnerLine {
 	lines := make([]OwnerLine, min(len(owners), most))
 	for i := range lines {
 		o := owners[i]
-		lines[i] = OwnerLine{Category: o.Category.String(), Name: printable(o.Name), Size: size(o.SizeBytes), Blocks: o.Blocks,
+		lines[i] = OwnerLine{Category: o.Category.String(), Name: printable.Text(o.Name), Size: size(o.SizeBytes), Blocks: o.Blocks,
 			Percent: 100 * float64(o.SizeBytes) / float64(max(f.Timeline.PeakAllocatedBytes, 1))}
 	}
 	return lines

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"html/template"
 	"io"
+
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 var page = template.Must(template.New("page").Parse(`<!doctype html>
@@ -38,7 +40,7 @@ func HTML(w io.Writer, f *Figure) error {
 		Picture template.HTML
 		Owners  []OwnerLine
 		Bands   []pageBand
-	}{Title: printable(f.Title), Owners: f.Owners(pageOwners), Picture: template.HTML(picture.String())} // #nosec G203 -- all text in it was escaped when it was drawn
+	}{Title: printable.Text(f.Title), Owners: f.Owners(pageOwners), Picture: template.HTML(picture.String())} // #nosec G203 -- all text in it was escaped when it was drawn
 	for n := range bands {
 		content.Bands = append(content.Bands, pageBand{look(n).name, look(n).explain})
 	}

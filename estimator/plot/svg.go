@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/timeline"
 )
 
@@ -48,7 +49,7 @@ func (p *painter) add(format string, args ...any) { fmt.Fprintf(&p.out, format+"
 // escaped makes a name safe inside markup; what a user's program is called is a stranger's text.
 func escaped(s string) string {
 	var b strings.Builder
-	if err := xml.EscapeText(&b, []byte(printable(s))); err != nil {
+	if err := xml.EscapeText(&b, []byte(printable.Text(s))); err != nil {
 		return "" // a strings.Builder does not fail
 	}
 	return b.String()
@@ -78,20 +79,13 @@ func (p *painter) draw() {
 	p.add(`<title>%s</title>`, escaped(p.figure.Title))
 	p.styles()
 	p.add(`<rect width="%d" height="%d" fill="#ffffff"/>`, pictureWidth, p.height)
-	p.text(20, 30, "title", clip(p.figure.Title, 100))
-	p.text(20, 52, "note", clip(p.figure.Subtitle, 140))
+	p.text(20, 30, "title", printable.Clip(p.figure.Title, 100))
+	p.text(20, 52, "note", printable.Clip(p.figure.Subtitle, 140))
 	p.overTime()
 	p.legend(timeTop + timeHeight + 50)
 	p.owners(ownersTop, owners)
 	p.addressMap(mapTop)
 	p.add(`</svg>`)
-}
-
-func clip(s string, most int) string {
-	if r := []rune(s); len(r) > most {
-		return string(r[:most-1]) + "…"
-	}
-	return s
 }
 
 // style is the one sheet of every picture.
@@ -218,7 +212,7 @@ func (p *painter) owners(top int, owners []timeline.Owner) {
 		o := &owners[i]
 		y := float64(top + i*barHeight)
 		width := float64(o.SizeBytes) / float64(max(owners[0].SizeBytes, 1)) * (pictureWidth - barsLeft - 190)
-		p.text(barsLeft-8, y+15, "end", clip(ownerName(o), longestOwner))
+		p.text(barsLeft-8, y+15, "end", printable.Clip(ownerName(o), longestOwner))
 		p.add(`<rect x="%d" y="%.1f" width="%.1f" height="%d" fill="url(#band%d)" stroke="#404040" stroke-width="0.7"><title>%s</title></rect>`,
 			barsLeft, y+3, max(width, 1), barHeight-6, o.Category, escaped(ownerName(o)))
 		blocks := "blocks"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/printable"
 )
 
 // The size of the picture in a terminal, in characters.
@@ -17,7 +19,7 @@ const (
 func Text(w io.Writer, f *Figure) error {
 	var b strings.Builder
 	t := f.Timeline
-	fmt.Fprintf(&b, "%s\n%s\n\n", clip(printable(f.Title), 100), clip(printable(f.Subtitle), 140))
+	fmt.Fprintf(&b, "%s\n%s\n\n", printable.Clip(f.Title, 100), printable.Clip(f.Subtitle, 140))
 	samples := t.Samples(textColumns)
 	most := max(f.highest(samples), 1)
 	grid := make([][]rune, textRows)
@@ -58,18 +60,8 @@ func Text(w io.Writer, f *Figure) error {
 	owners = owners[:min(len(owners), TopOwners)]
 	fmt.Fprintf(&b, "at the peak %s are allocated; the %d largest owners:\n", size(t.PeakAllocatedBytes), len(owners))
 	for i := range owners {
-		fmt.Fprintf(&b, "%12s  %s\n", size(owners[i].SizeBytes), clip(printable(ownerName(&owners[i])), textOwner))
+		fmt.Fprintf(&b, "%12s  %s\n", size(owners[i].SizeBytes), printable.Clip(ownerName(&owners[i]), textOwner))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-// printable keeps a stranger's text from steering the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return -1
-		}
-		return r
-	}, s)
 }
