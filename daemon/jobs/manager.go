@@ -173,8 +173,6 @@ type life struct {
 	report *report
 	// receiving says that a bundle of the probe is being written to the spool; it belongs to Manager.mu.
 	receiving bool
-	// checkedSpool says that a bundle of an earlier life of the daemon was looked for.
-	checkedSpool bool
 	// since is when the present state was reached, or when this daemon took it over.
 	since time.Time
 	// fromJob is the row of the job whose probe found the estimate, 0: its own; verified is one whose files were found unchanged.
@@ -309,7 +307,8 @@ func (m *Manager) adopt(s decisionlog.Story) {
 			p.keySHA256 = [sha256.Size]byte(sum)
 			m.probes[p.name] = p
 		}
-		l.probe = p
+		// Looked for before a probe can report to this life: what is found later may be half of a report that is just coming.
+		l.probe, l.report = p, m.stored(s.Job.Token)
 	}
 	m.open[s.Job.Token] = l
 	m.config.Logger.Info("job taken up", "token", s.Job.Token, "slurm_job_id", s.Job.SlurmJobID, "state", s.Job.State)

@@ -234,22 +234,21 @@ func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) boo
 	return m.launchProbe(ctx, l)
 }
 
-// arrived returns the report of a job's probe: one that came in this life of the daemon, or a bundle that an earlier life stored
-// and did not get to record.
+// arrived returns the report of a job's probe, if it has come.
 func (m *Manager) arrived(l *life) *report {
 	m.mu.Lock()
-	r := l.report
-	m.mu.Unlock()
-	if r != nil || l.checkedSpool {
-		return r
-	}
-	l.checkedSpool = true
-	bundle, err := m.config.Spool.Bundle(l.job.Token)
+	defer m.mu.Unlock()
+	return l.report
+}
+
+// stored is the report that an earlier life of the daemon put on disk and did not get to record.
+func (m *Manager) stored(token string) *report {
+	bundle, err := m.config.Spool.Bundle(token)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		m.config.Logger.Warn("bundle cannot be read", "token", l.job.Token, "error", err)
+		m.config.Logger.Warn("bundle cannot be read", "token", token, "error", err)
 		return nil
 	}
 	return newReport(bundle)
@@ -331,14 +330,21 @@ func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
 	if err != nil {
 		return err
 	}
+	r := newReport(bundle)
 	err = m.config.Spool.PutBundle(l.job.Token, bundle)
 	m.mu.Lock()
 	l.receiving = false
-	m.mu.Unlock()
-	if err != nil {
-		return err
+	if err == nil {
+		l, err = m.authorizeLocked(name, key)
 	}
-	return m.setReport(name, key, newReport(bundle))
+	if err == nil {
+		l.report = r
+	}
+	m.mu.Unlock()
+	if err == nil {
+		m.poke()
+	}
+	return err
 }
 
 // ProbeFailure takes the reason why a probe has no bundle.

@@ -380,7 +380,7 @@ func (m *Manager) probeAgain(ctx context.Context, l *life, t decisionlog.Transit
 	m.mu.Lock()
 	l.report = nil
 	m.mu.Unlock()
-	l.estimate, l.checkedSpool = nil, true
+	l.estimate = nil
 	return true
 }
 

@@ -269,3 +269,21 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+// TestAHalfWrittenReportIsNotTaken: a bundle of this life is on disk a moment before its probe is told so, and looks of the daemon may fall into that moment.
+func TestAHalfWrittenReportIsNotTaken(t *testing.T) {
+	b := newBench(t, Enforce, time.Minute)
+	_, token := b.submit(sample())
+	p := b.asked(1)
+	if err := b.manager.config.Spool.PutBundle(token, []byte("bundle")); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		b.manager.poke()
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := b.manager.ProbeBundle(p.Name, p.Key, []byte("bundle")); err != nil {
+		t.Errorf("the probe is told: %v", err)
+	}
+	b.until("the report to be recorded", func() bool { s := b.story(token); return len(s.Probes) == 1 && s.Probes[0].BundleSHA256 != "" })
+}
