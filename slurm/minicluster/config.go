@@ -82,7 +82,7 @@ func (c *Cluster) slurmConf() string {
 		fmt.Fprintf(&b, "%s=%s\n", key, c.opts.Settings[key])
 	}
 	set("ClusterName", clusterName)
-	set("SlurmctldHost", "localhost(127.0.0.1)")
+	b.WriteString(c.controllerLines())
 	set("SlurmctldPort", strconv.Itoa(c.controllerPort))
 	set("SlurmUser", c.opts.SlurmUser)
 	set("SlurmdUser", "root")

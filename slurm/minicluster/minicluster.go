@@ -43,6 +43,9 @@ type Options struct {
 	Lua string
 	// PluginConf is given to slurmctld as GRESIZE_PLUGIN_CONF when it is not empty.
 	PluginConf string
+	// Backup runs a second slurmctld, the backup of the first, as if on another host; both have the folder of the state. BackupPluginConf is its PluginConf.
+	Backup           bool
+	BackupPluginConf string
 	// SlurmUser is the account of slurmctld, DefaultSlurmUser when empty.
 	SlurmUser string
 	// VGPUDir holds the libraries of the virtual GPU, or is empty. It is copied, and so are the programs (nvidia-smi) in
@@ -108,6 +111,7 @@ type Cluster struct {
 
 	mu         sync.Mutex
 	controller *daemon
+	backup     *daemon
 	others     []*daemon
 	stopped    bool
 }
@@ -157,7 +161,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.systemPlugins, err = findPluginDir(c.opts.Root); err != nil {
 		return nil, err
 	}
-	if err := c.checkAccounting(); err != nil {
+	if err := errors.Join(c.checkAccounting(), c.checkBackup()); err != nil {
 		return nil, err
 	}
 	if err := c.openDir(); err != nil {
@@ -227,6 +231,12 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	if err := c.waitIdle(ctx); err != nil {
 		return err
 	}
+	// The backup starts when the primary is in charge: of two that start at once, the backup may take over first.
+	if c.opts.Backup {
+		if err := c.StartBackup(); err != nil {
+			return err
+		}
+	}
 	c.say("%d nodes idle after %.1f s, configuration %s", len(c.opts.Nodes), time.Since(begin).Seconds(), c.conf())
 	return nil
 }
@@ -275,7 +285,7 @@ func (c *Cluster) openDir() error {
 const maxDirBytes = 70
 
 // subfolders of a cluster's folder; removed and made anew by every Start.
-var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", "log", "state", "spool", "dev", "bin", "plugin", "plugin/first", "gpu", "share", "work", "db"}
+var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", backupRunFolder, "log", "state", "spool", "dev", "bin", "plugin", "plugin/first", "gpu", "share", "work", "db"}
 
 func (c *Cluster) writeFiles() error {
 	for _, sub := range subfolders {
@@ -288,7 +298,7 @@ func (c *Cluster) writeFiles() error {
 			return err
 		}
 	}
-	for _, sub := range []string{"state", "log", "run/slurmctld"} {
+	for _, sub := range []string{"state", "log", "run/slurmctld", backupRunFolder} {
 		if err := os.Chown(c.path(sub), int(c.slurmUser.uid), int(c.slurmUser.gid)); err != nil {
 			return fmt.Errorf("minicluster: %w", err)
 		}
@@ -362,6 +372,9 @@ func (c *Cluster) writeFiles() error {
 		{"etc/gres.conf", c.gresConf(), 0o644},
 		{"bin/task_prolog", c.taskProlog(), 0o755},
 	}
+	if c.opts.Backup {
+		files = append(files, file{"etc/hosts", controllerHostsFile(), 0o644})
+	}
 	if c.opts.Root != "" {
 		text, err := hosts()
 		if err != nil {
@@ -381,40 +394,14 @@ func (c *Cluster) writeFiles() error {
 }
 
 // StartController starts slurmctld, as SlurmUser. Start has done it once; this is for after KillController.
-func (c *Cluster) StartController() error {
-	env := []string{}
-	if c.opts.PluginConf != "" {
-		env = append(env, "GRESIZE_PLUGIN_CONF="+c.opts.PluginConf)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return errors.New("minicluster: stopped")
-	}
-	if c.controller != nil && c.controller.exited() == nil {
-		return errors.New("minicluster: slurmctld is running")
-	}
-	d, err := c.startDaemon("slurmctld", &c.slurmUser, env, "slurmctld", "-D", "-f", c.conf())
-	if err != nil {
-		return err
-	}
-	c.controller = d
-	return nil
-}
+func (c *Cluster) StartController() error { return c.startController(&c.controller, 0) }
 
 // KillController ends slurmctld with SIGKILL, as a crash would.
-func (c *Cluster) KillController() error {
-	d := c.currentController()
-	if d == nil || d.exited() != nil {
-		return errors.New("minicluster: slurmctld is not running")
-	}
-	d.signalAndWait(syscall.SIGKILL, stopGrace)
-	return nil
-}
+func (c *Cluster) KillController() error { return c.killController(&c.controller) }
 
 // RestartController ends slurmctld in order, which saves its state, starts it again and waits until all nodes answer.
 func (c *Cluster) RestartController(ctx context.Context) error {
-	if d := c.currentController(); d != nil && d.exited() == nil {
+	if d := c.current(&c.controller); d != nil && d.exited() == nil {
 		d.signalAndWait(syscall.SIGTERM, controllerGrace)
 	}
 	if err := c.StartController(); err != nil {
@@ -424,19 +411,7 @@ func (c *Cluster) RestartController(ctx context.Context) error {
 }
 
 // ControllerPID is the process id of slurmctld, 0 when it is not running.
-func (c *Cluster) ControllerPID() int {
-	d := c.currentController()
-	if d == nil || d.exited() != nil {
-		return 0
-	}
-	return d.cmd.Process.Pid
-}
-
-func (c *Cluster) currentController() *daemon {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.controller
-}
+func (c *Cluster) ControllerPID() int { return c.pidOf(&c.controller) }
 
 // stopGrace is how long a daemon has to go by itself; controllerGrace lets slurmctld write its state.
 const (
@@ -453,8 +428,10 @@ func (c *Cluster) Stop() {
 	}
 	c.stopped = true
 	daemons := append([]*daemon{}, c.others...)
-	if c.controller != nil {
-		daemons = append(daemons, c.controller)
+	for _, d := range []*daemon{c.controller, c.backup} {
+		if d != nil {
+			daemons = append(daemons, d)
+		}
 	}
 	c.mu.Unlock()
 
@@ -516,7 +493,7 @@ func (c *Cluster) waitUp(ctx context.Context) error {
 func (c *Cluster) waitNodes(ctx context.Context, good func(string) bool) error {
 	last := ""
 	err := waitFor(ctx, startTimeout, func() (bool, error) {
-		if d := c.currentController(); d.exited() != nil {
+		if d := c.current(&c.controller); d.exited() != nil {
 			return false, fmt.Errorf("slurmctld: %w", d.exited())
 		}
 		for _, d := range c.others {

@@ -89,17 +89,22 @@ func (c *Cluster) inRoot(as *account, dir, program string, args []string) ([]str
 	}
 	line = append(line, "--", "env", "--chdir="+dir)
 	if as != nil && as.uid != 0 {
-		groups := "--clear-groups"
-		if len(as.groups) > 0 {
-			words := make([]string, len(as.groups))
-			for i, g := range as.groups {
-				words[i] = strconv.FormatUint(uint64(g), 10)
-			}
-			groups = "--groups=" + strings.Join(words, ",")
-		}
-		line = append(line, "setpriv", "--reuid="+strconv.FormatUint(uint64(as.uid), 10), "--regid="+strconv.FormatUint(uint64(as.gid), 10), groups)
+		line = append(line, as.become()...)
 	}
 	return append(append(line, program), args...), nil
+}
+
+// become is the beginning of a command line that root runs as the user.
+func (a *account) become() []string {
+	groups := "--clear-groups"
+	if len(a.groups) > 0 {
+		words := make([]string, len(a.groups))
+		for i, g := range a.groups {
+			words[i] = strconv.FormatUint(uint64(g), 10)
+		}
+		groups = "--groups=" + strings.Join(words, ",")
+	}
+	return []string{"setpriv", "--reuid=" + strconv.FormatUint(uint64(a.uid), 10), "--regid=" + strconv.FormatUint(uint64(a.gid), 10), groups}
 }
 
 // command is a process of the cluster: a daemon or a client, in its folder and as its user.
