@@ -65,10 +65,12 @@ type playedCluster struct {
 	forgotten int
 	// commands is what scontrol does now: "", "refuse", "slow", "hang", "lost" (it is done, and the answer is lost). probes: "", "refuse", "die", "unsure".
 	commands, probes string
-	bundle           map[string][]byte
-	random           *rand.Rand
-	stop             chan struct{}
-	wait             sync.WaitGroup
+	// slow is how much longer a probe takes.
+	slow   time.Duration
+	bundle map[string][]byte
+	random *rand.Rand
+	stop   chan struct{}
+	wait   sync.WaitGroup
 	// clock is the clock of slurmctld.
 	clock func() time.Time
 }
@@ -318,7 +320,7 @@ func (c *playedCluster) launch(connection net.Conn) {
 		return
 	}
 	c.mu.Lock()
-	mood, after := c.probes, time.Duration(200+c.random.IntN(800))*time.Millisecond
+	mood, after := c.probes, c.slow+time.Duration(200+c.random.IntN(800))*time.Millisecond
 	c.mu.Unlock()
 	answer := map[string]any{}
 	if mood == "hang" {

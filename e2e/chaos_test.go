@@ -44,14 +44,16 @@ type chaos struct {
 	cluster             *playedCluster
 	mode                string
 	dir, socket, config string
-	random              *rand.Rand
-	mu                  sync.Mutex
-	daemon              *exec.Cmd
-	exited              chan struct{}
-	notify              *net.UnixConn
-	lines               bytes.Buffer
-	stopping            bool
-	hold                time.Duration
+	// stateDir is the folder of the log and of the spool.
+	stateDir string
+	random   *rand.Rand
+	mu       sync.Mutex
+	daemon   *exec.Cmd
+	exited   chan struct{}
+	notify   *net.UnixConn
+	lines    bytes.Buffer
+	stopping bool
+	hold     time.Duration
 	// probes is the address where probes report.
 	probes string
 	// undoDisk mends the disk.
@@ -153,6 +155,7 @@ func newChaosWith(t *testing.T, h *history, mode string, seed uint64, start func
 	c := &chaos{t: t, h: h, mode: mode, dir: dir, socket: filepath.Join(dir, "submit"), config: filepath.Join(dir, "gresize.toml"), random: rand.New(rand.NewPCG(seed, 1))}
 	state := filepath.Join(dir, "state")
 	must(t, os.Mkdir(state, 0o700))
+	c.stateDir = state
 	// A disk of its own, so that it can be full.
 	size := diskBytes
 	if start != nil || h.out == io.Discard {
@@ -166,21 +169,11 @@ func newChaosWith(t *testing.T, h *history, mode string, seed uint64, start func
 		c.real = start(c)
 		c.runAsSlurm(state)
 	}
-	c.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(dir, "notify"), Net: "unixgram"})
-	must(t, err)
-	go c.hear()
+	c.listen()
 	c.cluster = newPlayedCluster(t, h, dir, filepath.Join(dir, "launch"), seed, says(t, 7, estimator.Exact).Bundles)
-	probes, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	address := probes.Addr().String()
-	must(t, probes.Close())
-	c.probes = address
-	c.configure(address)
+	c.configure("127.0.0.1")
 	if c.as != nil {
-		for _, name := range []string{"notify", "launch"} {
-			must(t, os.Chmod(filepath.Join(dir, name), 0o777))
-		}
-		must(t, os.Chmod(c.config, 0o644))
+		must(t, os.Chmod(filepath.Join(dir, "launch"), 0o777))
 	}
 	t.Cleanup(func() {
 		c.kill()
@@ -194,9 +187,25 @@ func newChaosWith(t *testing.T, h *history, mode string, seed uint64, start func
 	return c
 }
 
-// configure writes gresize.toml.
-func (c *chaos) configure(address string) {
+// listen hears what the daemon tells systemd.
+func (c *chaos) listen() {
 	c.t.Helper()
+	path := filepath.Join(c.dir, "notify")
+	var err error
+	c.notify, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	must(c.t, err)
+	must(c.t, os.Chmod(path, 0o777))
+	go c.hear()
+}
+
+// configure writes gresize.toml; probes report to a free port of the host.
+func (c *chaos) configure(host string) {
+	c.t.Helper()
+	free, err := net.Listen("tcp", host+":0")
+	must(c.t, err)
+	address := free.Addr().String()
+	must(c.t, free.Close())
+	c.probes = address
 	slurm := "timeout = \"2s\"\n"
 	if c.real != nil {
 		slurm = fmt.Sprintf("conf = %q\n", c.real.Conf())
@@ -204,8 +213,8 @@ func (c *chaos) configure(address string) {
 	text := fmt.Sprintf("version = 1\nmode = %q\ncache = \"off\"\n[socket]\npath = %q\nallow_users = [\"0\"]\n[log]\npath = %q\nspool = %q\n[slurm]\nscontrol = %q\n"+slurm+
 		"[probe]\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = \"5s\"\nmax_running = 16\n[actuals]\nunmunge = \"/bin/false\"\n"+
 		"[gpu.gpu80g]\nprofile = \"a100-80\"\n[gpu.gpu12g]\nprofile = \"rtx3060\"\n[[target]]\nfits = \"12GiB\"\nconstraint = \"gpu12g\"\n[[target]]\nfits = \"80GiB\"\nconstraint = \"gpu80g\"\n",
-		c.mode, c.socket, filepath.Join(c.dir, "state", "log.db"), filepath.Join(c.dir, "state", "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), c.hold)
-	must(c.t, os.WriteFile(c.config, []byte(text), 0o600))
+		c.mode, c.socket, filepath.Join(c.stateDir, "log.db"), filepath.Join(c.stateDir, "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), c.hold)
+	must(c.t, os.WriteFile(c.config, []byte(text), 0o644))
 }
 
 // Write keeps the daemon's last words.
@@ -524,7 +533,7 @@ func (c *chaos) ask(request *wire.Request) *wire.Reply {
 }
 
 func (c *chaos) open() (*decisionlog.Log, error) {
-	return decisionlog.OpenReadOnly(context.Background(), filepath.Join(c.dir, "state", "log.db"))
+	return decisionlog.OpenReadOnly(context.Background(), filepath.Join(c.stateDir, "log.db"))
 }
 
 // missing is how many submissions the log knows to have been answered and not recorded.

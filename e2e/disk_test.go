@@ -150,7 +150,7 @@ func sampleRequest() *wire.Request {
 	return r
 }
 
-func (c *chaos) state() string { return filepath.Join(c.dir, "state") }
+func (c *chaos) state() string { return c.stateDir }
 
 // fillDisk leaves no byte on the daemon's disk.
 func (c *chaos) fillDisk() (undo func()) {

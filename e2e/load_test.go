@@ -112,7 +112,14 @@ func TestSubmitsThroughSlurm(t *testing.T) {
 	}
 }
 
-const slurmRestarts = "slurmctld restarts"
+const (
+	slurmRestarts = "slurmctld restarts"
+	// slurmIsLost is the end of a slurmctld that had no time to write its state, until another one is in charge.
+	slurmIsLost = "slurmctld is lost"
+)
+
+// slurmSaves is how long slurmctld may put off writing its state.
+const slurmSaves = 6 * time.Second
 
 // kindOrder is that of lines of one millisecond.
 var kindOrder = map[string]int{"fault": -1, "submit": 0, "update": 1, "start": 2, "row": 3}
@@ -145,7 +152,10 @@ func decodeHistory(t *testing.T, data []byte) (all []check.Line) {
 }
 
 // loadCluster has nodes that Slurm believes to be large, so that no job waits for another, and forgets jobs that have ended.
-func loadCluster(c *chaos) *minicluster.Cluster {
+func loadCluster(c *chaos) *minicluster.Cluster { return c.loadClusterOf(minicluster.Options{}) }
+
+// loadClusterOf is loadCluster with the options that are given, of which Settings are further ones.
+func (c *chaos) loadClusterOf(options minicluster.Options) *minicluster.Cluster {
 	const plenty = 64
 	plugin := filepath.Join(c.dir, "plugin")
 	must(c.t, os.Mkdir(plugin, 0o755))
@@ -153,18 +163,25 @@ func loadCluster(c *chaos) *minicluster.Cluster {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		c.t.Fatalf("%v\n%s", err, out)
 	}
-	conf := filepath.Join(c.dir, "plugin.conf")
-	must(c.t, os.WriteFile(conf, fmt.Appendf(nil, "socket = %s\ndeadline_ms = 250\n", c.socket), 0o644))
 	must(c.t, os.Chmod(c.dir, 0o755))
 	c.hold = loadHold
-	return minicluster.ForTest(c.t, minicluster.Options{
-		Nodes: []minicluster.Node{
-			{Name: "gpu1", CPUs: plenty, RealMemoryMiB: 1 << 20, GPUs: plenty, Features: []string{"gpu12g"}},
-			{Name: "gpu2", CPUs: plenty, RealMemoryMiB: 1 << 20, GPUs: plenty, Features: []string{"gpu80g"}},
-		},
-		Plugin: filepath.Join(plugin, "job_submit_gresize.so"), PluginConf: conf,
-		Settings: map[string]string{"MinJobAge": strconv.Itoa(int(loadJobAge.Seconds())), "MaxJobCount": "50000"},
-	})
+	options.Nodes = []minicluster.Node{
+		{Name: "gpu1", CPUs: plenty, RealMemoryMiB: 1 << 20, GPUs: plenty, Features: []string{"gpu12g"}},
+		{Name: "gpu2", CPUs: plenty, RealMemoryMiB: 1 << 20, GPUs: plenty, Features: []string{"gpu80g"}},
+	}
+	options.Plugin, options.PluginConf = filepath.Join(plugin, "job_submit_gresize.so"), c.pluginConf()
+	settings := map[string]string{"MinJobAge": strconv.Itoa(int(loadJobAge.Seconds())), "MaxJobCount": "50000"}
+	maps.Copy(settings, options.Settings)
+	options.Settings = settings
+	return minicluster.ForTest(c.t, options)
+}
+
+// pluginConf makes the configuration of a plugin that asks this daemon.
+func (c *chaos) pluginConf() string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, "plugin.conf")
+	must(c.t, os.WriteFile(path, fmt.Appendf(nil, "socket = %s\ndeadline_ms = 250\n", c.socket), 0o644))
+	return path
 }
 
 // runAsSlurm gives the state to SlurmUser, as whom the daemon runs, and puts Slurm's own commands where the played ones were.
@@ -306,24 +323,29 @@ var recordWords = regexp.MustCompile(`(?m)^JobId=(\d+) JobName=load UserId=[^(]*
 // look notes the stamp and the request of each job while slurmctld knows it.
 func (c *chaos) look(ctx context.Context, s *sent) {
 	for {
-		out, err := c.real.Run(ctx, "root", "scontrol", "-o", "show", "job")
-		if err == nil {
-			for _, m := range recordWords.FindAllStringSubmatch(out, -1) {
-				j, at := seenJob{token: m[4]}, 1
-				if m[1] == "" {
-					at = 5
-				}
-				id, _ := strconv.ParseUint(m[at], 10, 32)
-				uid, _ := strconv.ParseUint(m[at+1], 10, 32)
-				j.uid, j.features = uint32(uid), m[at+2]
-				s.seen[uint32(id)] = j
-			}
-		}
+		c.lookOnce(ctx, s)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(10 * time.Second):
 		}
+	}
+}
+
+func (c *chaos) lookOnce(ctx context.Context, s *sent) {
+	out, err := c.real.Run(ctx, "root", "scontrol", "-o", "show", "job")
+	if err != nil {
+		return
+	}
+	for _, m := range recordWords.FindAllStringSubmatch(out, -1) {
+		j, at := seenJob{token: m[4]}, 1
+		if m[1] == "" {
+			at = 5
+		}
+		id, _ := strconv.ParseUint(m[at], 10, 32)
+		uid, _ := strconv.ParseUint(m[at+1], 10, 32)
+		j.uid, j.features = uint32(uid), m[at+2]
+		s.seen[uint32(id)] = j
 	}
 }
 
@@ -362,16 +384,18 @@ func (c *chaos) stopGently() {
 	c.h.note(check.Line{Kind: "exit", TookMillis: time.Since(began).Milliseconds()})
 }
 
-// restarting says whether slurmctld was being restarted at a moment, or within a second of it.
+// restarting says whether slurmctld was being restarted at a moment, or within a second of it, or could not have written down what it did then.
 func restarting(faults []check.Line, at int64) bool {
 	began := int64(0)
 	for _, l := range faults {
-		if l.Kind != "fault" || l.Name != slurmRestarts {
+		if l.Kind != "fault" || l.Name != slurmRestarts && l.Name != slurmIsLost {
 			continue
 		}
 		if l.On {
-			began = l.At
-		} else if at >= began-1000 && at <= l.At+1000 {
+			if began = l.At - 1000; l.Name == slurmIsLost {
+				began = l.At - slurmSaves.Milliseconds()
+			}
+		} else if at >= began && at <= l.At+1000 {
 			return true
 		}
 	}

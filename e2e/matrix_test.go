@@ -183,7 +183,7 @@ func (c *chaos) matrix() []matrixRow {
 	for _, f := range c.faults() {
 		rows = append(rows, matrixRow{name: f.name, do: f.do})
 	}
-	state := filepath.Join(c.dir, "state")
+	state := c.state()
 	return append(rows,
 		matrixRow{name: "killed and away", do: func() func() { c.kill(); return c.start }},
 		matrixRow{name: "log locked by another program", short: true, do: func() func() {

@@ -128,7 +128,7 @@ func (c *chaos) measure() (m measured) {
 		m.cpu = time.Duration(user+system) * 10 * time.Millisecond // USER_HZ is 100
 	}
 	for _, suffix := range []string{"", "-wal"} {
-		if info, err := os.Stat(filepath.Join(c.dir, "state", "log.db"+suffix)); err == nil {
+		if info, err := os.Stat(filepath.Join(c.state(), "log.db"+suffix)); err == nil {
 			m.logMiB += float64(info.Size()) / (1 << 20)
 		}
 	}
