@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -38,7 +37,6 @@ const (
 // Limits on what a user's process wrote.
 const (
 	maxReportBytes  = 4 << 20
-	maxReports      = 2048
 	maxWeights      = 100000
 	maxCount        = 1 << 30
 	maxWeightBytes  = int64(1) << 44
@@ -112,16 +110,11 @@ func (r *Report) Stopped() bool { return r.Reason == reasonStopped }
 // BudgetSpent says that the run was ended because its time was over.
 func (r *Report) BudgetSpent() bool { return r.Reason == reasonBudgetSpent }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,95}$`)
-
 // ParseReport reads and checks a report.
 func ParseReport(data []byte) (*Report, error) {
 	var r Report
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := trace.UnmarshalReport(data, &r, &r.Schema, Schema); err != nil {
 		return nil, err
-	}
-	if r.Schema != Schema {
-		return nil, fmt.Errorf("schema: %.40q, want %q", r.Schema, Schema)
 	}
 	if r.Recording != RecordingWhole && r.Recording != RecordingPublished {
 		return nil, fmt.Errorf("recording: %.40q is not known", r.Recording)
@@ -146,7 +139,7 @@ func ParseReport(data []byte) (*Report, error) {
 		return nil, errors.New("optimizers or replaced: too many entries")
 	}
 	for _, name := range slices.Concat(r.Optimizers, r.Replaced) {
-		if !plainName.MatchString(name) {
+		if !trace.PlainName(name) {
 			return nil, fmt.Errorf("optimizers or replaced: %.40q is no name", name)
 		}
 	}
@@ -178,35 +171,24 @@ var reportName = regexp.MustCompile(`^profile-([0-9]{1,10})\.json$`)
 // ReadProcesses reads a report directory, which a user's processes wrote: those that took the most steps first. Files with other names are passed
 // over; a report that cannot be read is an error that names the file.
 func ReadProcesses(dir string) ([]Process, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("profile: reports: %w", err)
-	}
 	var processes []Process
-	for _, entry := range entries {
-		match := reportName.FindStringSubmatch(entry.Name())
-		if match == nil {
-			continue
-		}
-		if len(processes) == maxReports {
-			return nil, fmt.Errorf("profile: reports: more than %d files", maxReports)
-		}
-		data, err := trace.ReadRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
-		if err != nil {
-			return nil, fmt.Errorf("profile: reports: %s: %w", entry.Name(), err)
-		}
+	err := trace.ReadReports(dir, reportName, maxReportBytes, func(match []string, data []byte) error {
 		r, err := ParseReport(data)
 		if err != nil {
-			return nil, fmt.Errorf("profile: reports: %s: %w", entry.Name(), err)
+			return err
 		}
 		p := Process{Report: r, Raw: data}
 		if pid, _ := strconv.Atoi(match[1]); r.Trace != traceNotWritten {
 			p.Trace, err = trace.ReadRegular(filepath.Join(dir, fmt.Sprintf("profile-%d.json.gz", pid)), trace.MaxProfileBytes)
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return nil, fmt.Errorf("profile: reports: the trace of process %d: %w", pid, err)
+				return fmt.Errorf("the trace of process %d: %w", pid, err)
 			}
 		}
 		processes = append(processes, p)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("profile: %w", err)
 	}
 	slices.SortStableFunc(processes, func(a, b Process) int {
 		return cmp.Or(cmp.Compare(b.Report.Steps, a.Report.Steps), cmp.Compare(a.Report.PID, b.Report.PID))

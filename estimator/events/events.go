@@ -4,12 +4,12 @@
 package events
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
 
 	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // MarkKind is what a Mark tells.
@@ -112,12 +112,7 @@ type line struct {
 // Read reads the events of a rank. A process that used several cards has a history for each; the first one stands for the rank. An error names the line.
 func Read(data []byte) (*History, error) {
 	r := reader{history: &History{Device: -1}}
-	number := 0
-	for text := range bytes.Lines(data) {
-		number++
-		if text = bytes.TrimSpace(text); len(text) == 0 {
-			continue
-		}
+	for number, text := range trace.Lines(data) {
 		var l line
 		if err := json.Unmarshal(text, &l); err != nil {
 			return nil, fmt.Errorf("line %d: %w", number, err)

@@ -4,12 +4,9 @@
 package faketensor
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -29,7 +26,6 @@ const (
 	formWhole      = "whole"
 	formPublished  = "published"
 	maxReportBytes = 1 << 20
-	maxReports     = 2048
 	maxCards       = 64
 	maxNames       = 64
 	maxTextBytes   = 4096
@@ -89,11 +85,8 @@ func (r *Report) PeakBytes() int64 {
 // Parse reads and checks a report.
 func Parse(data []byte) (*Report, error) {
 	var r Report
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := trace.UnmarshalReport(data, &r, &r.Schema, schema); err != nil {
 		return nil, err
-	}
-	if r.Schema != schema {
-		return nil, fmt.Errorf("schema: %.80q, want %q", r.Schema, schema)
 	}
 	if r.Form != formWhole && r.Form != formPublished {
 		return nil, fmt.Errorf("form: %.80q is not known", r.Form)
@@ -156,30 +149,20 @@ var reportName = regexp.MustCompile(`^fake-[0-9]{1,10}\.json$`)
 
 // ReadRun reads the reports in a directory. An error names the file.
 func ReadRun(dir string) (*Run, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("faketensor: reports: %w", err)
-	}
 	run := new(Run)
-	for _, entry := range entries {
-		if !reportName.MatchString(entry.Name()) || !entry.Type().IsRegular() {
-			continue
-		}
-		if len(run.Reports) == maxReports {
-			return nil, fmt.Errorf("faketensor: reports: more than %d files", maxReports)
-		}
-		data, err := trace.ReadRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
-		if err != nil {
-			return nil, fmt.Errorf("faketensor: reports: %s: %w", entry.Name(), err)
-		}
+	err := trace.ReadReports(dir, reportName, maxReportBytes, func(_ []string, data []byte) error {
 		report, err := Parse(data)
 		if err != nil {
-			return nil, fmt.Errorf("faketensor: reports: %s: %w", entry.Name(), err)
+			return err
 		}
 		run.Reports = append(run.Reports, report)
 		if report.PeakBytes() > 0 && len(run.Ranks) < trace.MaxRanks {
 			run.Ranks = append(run.Ranks, trace.Rank{Report: data})
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("faketensor: %w", err)
 	}
 	return run, nil
 }

@@ -98,9 +98,6 @@ func TestReadRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("/dev/zero", filepath.Join(dir, "fake-3.json")); err != nil {
-		t.Fatal(err)
-	}
 	run, err := ReadRun(dir)
 	if err != nil || len(run.Reports) != 2 || len(run.Ranks) != 1 || !run.Stopped() || run.CPUOnly() || run.BudgetSpent() {
 		t.Fatalf("%+v, %v", run, err)
@@ -109,6 +106,12 @@ func TestReadRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "fake-4.json") {
+		t.Errorf("%v", err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(dir, "fake-3.json")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), "fake-3.json") {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,13 +3,13 @@
 package modules
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // Kind is what sort of layer a module is.
@@ -145,14 +145,11 @@ type head struct {
 // Read reads a table. An error names the line.
 func Read(data []byte) (*Table, error) {
 	t := new(Table)
-	number, rows := 0, 0
-	for text := range bytes.Lines(data) {
-		number++
-		if text = bytes.TrimSpace(text); len(text) == 0 {
-			continue
-		}
+	headed, rows := false, 0
+	for number, text := range trace.Lines(data) {
 		var err error
-		if number == 1 {
+		if !headed {
+			headed = true
 			err = t.readHead(text)
 		} else {
 			err = t.add(text, &rows)
@@ -161,7 +158,7 @@ func Read(data []byte) (*Table, error) {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrInvalid, number, err)
 		}
 	}
-	if number == 0 {
+	if !headed {
 		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
 	}
 	return t, nil

@@ -5,11 +5,12 @@
 package utilization
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // Limits on a stream of operators; it comes from a user's process.
@@ -60,14 +61,11 @@ type Stream struct {
 // Read reads a stream. An error names the line.
 func Read(data []byte) (*Stream, error) {
 	s := new(Stream)
-	number := 0
-	for text := range bytes.Lines(data) {
-		number++
-		if text = bytes.TrimSpace(text); len(text) == 0 {
-			continue
-		}
+	headed := false
+	for number, text := range trace.Lines(data) {
 		var err error
-		if number == 1 {
+		if !headed {
+			headed = true
 			err = s.readHead(text)
 		} else {
 			err = s.add(text)
@@ -76,7 +74,7 @@ func Read(data []byte) (*Stream, error) {
 			return nil, fmt.Errorf("%w: line %d: %w", ErrInvalid, number, err)
 		}
 	}
-	if number == 0 {
+	if !headed {
 		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
 	}
 	return s, nil

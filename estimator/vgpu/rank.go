@@ -200,19 +200,19 @@ func parseRank(data []byte) (rankReport, error) {
 		return r, err
 	}
 	for name, b := range r.Coverage.Bounded {
-		if !plainName.MatchString(name) {
+		if !trace.PlainName(name) {
 			return r, fmt.Errorf("bounded: %.40q is no name", name)
 		}
 		sizes, counts = append(sizes, b.LargestBytes), append(counts, b.Calls)
 	}
 	for name, calls := range r.Coverage.Unanswered {
-		if !plainName.MatchString(name) {
+		if !trace.PlainName(name) {
 			return r, fmt.Errorf("unanswered: %.40q is no name", name)
 		}
 		counts = append(counts, calls)
 	}
 	for _, name := range r.Libraries {
-		if !plainName.MatchString(name) {
+		if !trace.PlainName(name) {
 			return r, fmt.Errorf("libraries: %.40q is no name", name)
 		}
 	}

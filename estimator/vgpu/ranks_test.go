@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"net"
 	"os"
 	"strconv"
 	"testing"
@@ -10,6 +11,21 @@ import (
 func launch(t *testing.T, release string, gpus, most int, arguments ...string) outcome {
 	t.Helper()
 	return runPython(t, release, gpus, arguments, "OMP_NUM_THREADS=1", "GRESIZE_VGPU_MOST_RANKS="+strconv.Itoa(most))
+}
+
+// freePort is a port of this machine that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 const (
@@ -34,7 +50,7 @@ func TestTwoRanks(t *testing.T) {
 			{"fsdp2", 5 * 4 * rankModel / 2, 12*4*rankModel/ranksLayers + 2*32*mib + 16*mib, mib},
 		} {
 			t.Run(c.name+"-"+release, func(t *testing.T) {
-				o := launch(t, release, 2, 4, append([]string{"-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29671", "testdata/ranks.py"}, c.name)...)
+				o := launch(t, release, 2, 4, append([]string{"-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", freePort(t), "testdata/ranks.py"}, c.name)...)
 				if o.failed || len(o.ranks) != 2 || o.reports.Steps < 4 {
 					t.Fatalf("%d ranks, %d steps\n%s", len(o.ranks), o.reports.Steps, o.output)
 				}

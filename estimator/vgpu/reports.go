@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,7 +21,7 @@ import (
 // Limits on a report directory. A user's processes wrote it.
 const (
 	maxReportBytes  = 4 << 20
-	maxReports      = 2048
+	maxStepsListed  = 2048
 	maxEventsBytes  = 32 << 20
 	maxEventsInAll  = 64 << 20 // of all ranks: the rest of a bundle needs room too
 	maxPartsInAll   = 24 << 20
@@ -237,41 +236,26 @@ func ReadReports(dir string) (Reports, error) {
 }
 
 func readProcesses(dir string) ([]process, error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fmt.Errorf("vgpu: reports: %w", err)
-	}
 	byPID := map[int]*process{}
-	read := 0
-	for _, entry := range entries {
-		match := reportName.FindStringSubmatch(entry.Name())
-		if match == nil {
-			continue
-		}
-		if read++; read > maxReports {
-			return nil, fmt.Errorf("vgpu: reports: more than %d files", maxReports)
-		}
+	err := trace.ReadReports(dir, reportName, maxReportBytes, func(match []string, data []byte) error {
 		pid, err := strconv.Atoi(match[2])
 		if err != nil {
-			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
+			return err
 		}
 		p := byPID[pid]
 		if p == nil {
 			p = &process{pid: pid}
 			byPID[pid] = p
 		}
-		data, err := trace.ReadRegular(filepath.Join(dir, entry.Name()), maxReportBytes)
-		if err != nil {
-			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
-		}
 		if match[1] == "native" {
 			p.native, err = ParseNative(data)
 		} else {
 			p.python, err = ParsePython(data)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("vgpu: reports: %s: %w", entry.Name(), err)
-		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("vgpu: %w", err)
 	}
 	processes := make([]process, 0, len(byPID))
 	for _, p := range byPID {
@@ -296,11 +280,8 @@ func readProcesses(dir string) ([]process, error) {
 // ParseNative reads and checks the report of the stub libraries.
 func ParseNative(data []byte) (*Native, error) {
 	var n Native
-	if err := json.Unmarshal(data, &n); err != nil {
+	if err := trace.UnmarshalReport(data, &n, &n.Schema, schemaNative); err != nil {
 		return nil, err
-	}
-	if n.Schema != schemaNative {
-		return nil, fmt.Errorf("schema: %q, want %q", n.Schema, schemaNative)
 	}
 	if err := checkCommunicators(n.Communicators); err != nil {
 		return nil, err
@@ -318,14 +299,14 @@ func ParseNative(data []byte) (*Native, error) {
 		counts = append(counts, d.Allocations, d.Refused, d.HostRefused, d.PassedOver)
 	}
 	for name, b := range n.Bounded {
-		if !plainName.MatchString(name) {
+		if !trace.PlainName(name) {
 			return nil, fmt.Errorf("bounded: %.40q is no name", name)
 		}
 		sizes, counts = append(sizes, b.LargestBytes), append(counts, b.Calls)
 	}
 	for _, table := range []map[string]int64{n.Libraries, n.Unanswered} {
 		for name, calls := range table {
-			if !plainName.MatchString(name) {
+			if !trace.PlainName(name) {
 				return nil, fmt.Errorf("libraries or unanswered: %.40q is no name", name)
 			}
 			counts = append(counts, calls)
@@ -334,18 +315,13 @@ func ParseNative(data []byte) (*Native, error) {
 	return &n, checkNumbers(counts, sizes)
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,95}$`)
-
 // ParsePython reads and checks the report of the Python layer.
 func ParsePython(data []byte) (*Python, error) {
 	var p Python
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := trace.UnmarshalReport(data, &p, &p.Schema, schemaPython); err != nil {
 		return nil, err
 	}
-	if p.Schema != schemaPython {
-		return nil, fmt.Errorf("schema: %q, want %q", p.Schema, schemaPython)
-	}
-	if len(p.Devices) > maxDevicesInOne || len(p.Cards) > maxDevicesInOne || len(p.PerStep) > maxReports {
+	if len(p.Devices) > maxDevicesInOne || len(p.Cards) > maxDevicesInOne || len(p.PerStep) > maxStepsListed {
 		return nil, errors.New("devices or per_step: too many entries")
 	}
 	for _, s := range []int{p.Steps, p.BackwardCalls, p.ScalerSteps, p.Optimizers} {

@@ -47,7 +47,7 @@ func (v *ValuesSide) check() error {
 		return errors.New("values.uses: too many entries")
 	}
 	for name, calls := range v.Uses {
-		if !plainName.MatchString(name) || calls < 0 {
+		if !trace.PlainName(name) || calls < 0 {
 			return fmt.Errorf("values.uses: %.40q: %d is no count of an operator", name, calls)
 		}
 	}

@@ -5,7 +5,7 @@ here touches what the program computes. Only where GRESIZE_PROBE_PARTS names mod
 """
 import weakref
 
-from . import ledger, report
+from . import compilation, report
 
 SCHEMA = 1
 MOST_ROWS = 20000
@@ -79,7 +79,7 @@ class Layers:
             self.hooks.append(module.register_module_forward_hook(leave, with_kwargs=True))
         except TypeError:  # before PyTorch 2.2
             self.hooks.append(module.register_module_forward_hook(lambda m, args, output: leave(m, args, {}, output)))
-        ledger.before_compilation(self.torch, self._retire)
+        compilation.before(self.torch, self._retire)
 
     def _retire(self, target):
         """A compiler would trace through the hooks: what is compiled has a table without shapes."""

@@ -6,7 +6,7 @@ parameter) are laid beside it. Nothing here may allocate or free memory of the G
 import os
 import weakref
 
-from . import report
+from . import compilation, report
 
 MOST_EVENTS = 500000
 # After so many notes the rest of the run has no names; sizes are in the history all the same.
@@ -89,7 +89,7 @@ class Ledger:
             module.register_module_forward_pre_hook(enter),
             module.register_module_forward_hook(leave, always_call=True),
         ]
-        before_compilation(self.torch, self._retire)
+        compilation.before(self.torch, self._retire)
 
     def _add_root(self, root):
         self.roots.add(root)
@@ -178,24 +178,6 @@ class Ledger:
                 given_back += e["action"] == "free_requested"
             for note in notes[at:]:
                 yield _note(note)
-
-
-def before_compilation(torch, retire):
-    """Have retire(what) called before torch.compile looks at anything."""
-
-    def retiring(original):
-        def call(*args, **kwargs):
-            retire(args[0] if args else kwargs.get("model"))
-            return original(*args, **kwargs)
-
-        # Not functools.wraps: what looks at the wrapped function's own code must find it.
-        call.__name__, call.__doc__, call.__wrapped__ = original.__name__, original.__doc__, original
-        return call
-
-    if hasattr(torch, "compile"):
-        torch.compile = retiring(torch.compile)
-    if hasattr(torch.nn.Module, "compile"):
-        torch.nn.Module.compile = retiring(torch.nn.Module.compile)
 
 
 def _settings(snapshot):

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, afterwards, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
+from . import after_import, afterwards, compilation, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -343,20 +343,6 @@ def _hook_resets(watch, torch):
         setattr(torch._C, name, reset)
 
 
-def _hook_compile(watch, torch):
-    """A compiler traces PyTorch's own functions; what follows values steps aside for it."""
-    original = getattr(torch, "compile", None)
-    if original is None:
-        return
-
-    @functools.wraps(original)
-    def compile_(*args, **kwargs):
-        watch.calls.uninstall("compile")
-        return original(*args, **kwargs)
-
-    torch.compile = compile_
-
-
 def _quietly(function, *args):
     try:
         function(*args)
@@ -385,7 +371,8 @@ def start(torch):
         _quietly(watch.calls.install)
     _quietly(values.hook_tensors, torch, watch.calls)
     _quietly(watch.saves.hook, torch)
-    _quietly(_hook_compile, watch, torch)
+    # A compiler traces PyTorch's own functions; what follows values steps aside for it.
+    _quietly(compilation.before, torch, lambda _: watch.calls.uninstall("compile"))
     _quietly(watch.loaders.hook)
     _quietly(watch.phases.hook, torch)
     _quietly(tuning.watch_imports)
@@ -395,7 +382,7 @@ def start(torch):
     if watch.layers is not None:
         _quietly(watch.layers.hook)
     if watch.operators is not None:
-        _quietly(ledger.before_compilation, torch, watch.operators.retire)
+        _quietly(compilation.before, torch, watch.operators.retire)
     _quietly(ranks.hook_distributed, torch, watch)
     _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
     _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
