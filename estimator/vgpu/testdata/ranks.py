@@ -1,5 +1,6 @@
 """Ranks of one job, started by a launcher: what they tell each other must be true, and their steps are seen."""
 import os
+import socket
 import sys
 
 import torch
@@ -113,7 +114,6 @@ def pipeline(device):
 
 
 def spawned(local, case, world):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29651")
     torch.cuda.set_device(local)
     dist.init_process_group("nccl", rank=local, world_size=world)
     globals()[case](torch.device("cuda", local))
@@ -121,6 +121,8 @@ def spawned(local, case, world):
 
 if __name__ == "__main__":
     if sys.argv[1] == "spawn":
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
         torch.multiprocessing.spawn(spawned, args=(sys.argv[2], torch.cuda.device_count()), nprocs=torch.cuda.device_count())
     else:
         local = int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_LOCALID") or 0)
