@@ -3,9 +3,11 @@ package capture
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -215,5 +217,36 @@ func TestCaptureOfTheVirtualGPU(t *testing.T) {
 		if id != attributePCIBus && got.Attributes[id] != v {
 			t.Errorf("attribute %d: %d, want %d", id, got.Attributes[id], v)
 		}
+	}
+	for _, library := range []string{"cublas", "cudnn", "cufft", "cusolver", "cusparse"} {
+		with, _ := want.OutsideBytes([]string{library})
+		i := slices.IndexFunc(got.Libraries, func(l gpu.LibraryUse) bool { return l.Library == library })
+		if i < 0 || got.Libraries[i].Bytes != with-context || got.Libraries[i].Measured {
+			t.Errorf("%s: want %d bytes, not measured, of %+v", library, with-context, got.Libraries)
+		}
+	}
+}
+
+// TestAFirstStepThatFailedMeasuresNothing: a library is not known to take nothing because the script broke before its first use.
+func TestAFirstStepThatFailedMeasuresNothing(t *testing.T) {
+	use := func(name string, outside int64) map[string]any {
+		return map[string]any{"name": name, "outside": outside * mib}
+	}
+	failed := func(name string, outside int64) map[string]any {
+		return map[string]any{"name": name, "error": "TypeError()", "outside": outside * mib}
+	}
+	p, err := Profile(mock(t, func(m map[string]any) {
+		m["first_use"] = []any{use("context", 520), use("fill_kernel", 522), failed("matmul_fp32", 522), use("matmul_bf16", 550), use("linear_bias_fp32", 551),
+			failed("fp8_scaled_mm", 553), failed("conv_forward", 553)}
+	}), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range p.Libraries {
+		got = append(got, fmt.Sprintf("%s %d to %d", l.Library, l.Bytes/mib, l.HighBytes/mib))
+	}
+	if want := []string{"cublaslt 1 to 3", "torch 2 to 2"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -52,14 +52,15 @@ def requested(which):
 
 
 def record(on=True):
+    """Begin the allocator's history, or end it, which empties it in every release; to empty it at the beginning can be asked for only since PyTorch 2.9."""
     if on:
-        torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=20000, clear_history=True)
+        torch.cuda.memory._record_memory_history("all", context=None, stacks="python", max_entries=20000)
     else:
         torch.cuda.memory._record_memory_history(enabled=None)
 
 
 def events():
-    return torch._C._cuda_memorySnapshot(None)["device_traces"][torch.cuda.current_device()]
+    return torch.cuda.memory._snapshot()["device_traces"][torch.cuda.current_device()]
 
 
 def traced(fn, limit=60):

@@ -193,6 +193,7 @@ func slug(name string) string {
 }
 
 // setOutside takes the context from a process that did nothing else, and each library's first use from the steps that were the first to need it.
+// A library whose first step failed has no figure: what the step would have taken is not known, and the bundled bounds stand.
 func setOutside(p *gpu.Profile, r *record) error {
 	i := slices.IndexFunc(r.FirstUse, func(f firstUse) bool { return f.Name == "context" })
 	var bare struct{ Before, Used int64 }
@@ -223,15 +224,23 @@ func setOutside(p *gpu.Profile, r *record) error {
 				break
 			}
 		}
-		if u := sums[library]; u != nil {
-			u.HighBytes += grown
+		if u, known := sums[library]; known {
+			if u != nil {
+				u.HighBytes += grown
+			}
+			continue
+		}
+		if f.Error != "" {
+			sums[library] = nil
 			continue
 		}
 		sums[library] = &gpu.LibraryUse{Library: library, Figure: gpu.Figure{Bytes: grown, HighBytes: grown, Measured: !r.Device.Virtual,
 			Source: r.source("growth outside PyTorch's allocator at the first use (" + plain(clip(f.Name)) + "); the upper end over all its steps")}}
 	}
 	for _, u := range sums {
-		p.Libraries = append(p.Libraries, *u)
+		if u != nil {
+			p.Libraries = append(p.Libraries, *u)
+		}
 	}
 	slices.SortFunc(p.Libraries, func(a, b gpu.LibraryUse) int { return strings.Compare(a.Library, b.Library) })
 	return nil
