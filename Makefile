@@ -48,6 +48,8 @@ tour: setup-slurm build ## Install, shadow, report, enforce, a death, a learnt m
 build: ## The programs, the virtual GPU and the plugin, in build/
 	@mkdir -p $(BUILD)
 	@flock $(BUILD)/.lock $(MAKE) build-programs build-man build-vgpu build-plugin
+	@echo "built: gresize and gresized in $(BUILD)/bin, what they start in $(BUILD)/libexec, the virtual GPU in $(BUILD)/lib, the plugin in $(BUILD)/plugin"
+	@echo "next: $(BUILD)/bin/gresize estimate -- python train.py, \`make demo\` for a Slurm on this machine, or \`make install\`"
 
 .PHONY: setup
 setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)

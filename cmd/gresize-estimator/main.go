@@ -129,7 +129,7 @@ func newCheckCommand() *cobra.Command {
 				return err
 			}
 			defer os.RemoveAll(scratch)
-			card, err := gpu.Load("a100-80")
+			card, err := gpu.Load(gpu.DefaultID)
 			if err != nil {
 				return err
 			}

@@ -40,14 +40,21 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 	sbatch := flags.String("sbatch", "/usr/bin/sbatch", "the only command that is run, at `PATH`")
 	slurmConf := flags.String("slurm-conf", "", "slurm.conf at `PATH`, if it is not in Slurm's default place")
 	probe := flags.String("probe", "/usr/libexec/gresize/gresize-probe", "the program that a probe runs on its node, at `PATH`")
-	minUID := flags.Uint("min-uid", 1000, "submit nothing for users with a smaller `ID`")
+	minUID := uint64(1000)
+	flags.Func("min-uid", "submit nothing for users with a smaller `ID` (default 1000)", func(text string) (err error) {
+		minUID, err = strconv.ParseUint(text, 10, 32)
+		if err != nil || minUID > 1<<32-2 {
+			return errors.New("write the number of a user in decimal digits, such as 1000")
+		}
+		return nil
+	})
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
 		}
 		return exitUsage
 	}
-	if flags.NArg() > 0 || *minUID > 1<<32-2 {
+	if flags.NArg() > 0 {
 		fmt.Fprintln(stderr, "gresize-launch: unexpected argument; see gresize-launch -help")
 		return exitUsage
 	}
@@ -67,7 +74,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v\n", err)
 		return exitFailed
 	}
-	config := launch.Config{Sbatch: *sbatch, SlurmConf: *slurmConf, Probe: *probe, AllowedUIDs: []uint32{uid}, MinUID: uint32(*minUID), Timeout: sbatchTimeout, Logger: logger}
+	config := launch.Config{Sbatch: *sbatch, SlurmConf: *slurmConf, Probe: *probe, AllowedUIDs: []uint32{uid}, MinUID: uint32(minUID), Timeout: sbatchTimeout, Logger: logger}
 	if err := serve(ctx, *socket, gid, config); err != nil {
 		logger.Error("gresize-launch ends", "error", err)
 		return exitFailed

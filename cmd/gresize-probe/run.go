@@ -17,6 +17,7 @@ import (
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/probe/inputs"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
+	numbers "github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -97,12 +98,13 @@ EXIT STATUS
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.out, "out", "", "write the trace bundle to `FILE`")
-	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`")
+	f.StringVar(&flags.gpu, "gpu", gpu.DefaultID, "GPU `model`")
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
 	f.StringVar((*string)(&flags.mode), "mode", string(trace.ModeVGPU), "what is done with the command: vgpu runs it on the virtual GPU, profile on the CPU under PyTorch's profiler, fake with tensors without content; one `MODE`")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
 	f.SetInterspersed(false)
+	numbers.Decimal(f)
 	root.AddCommand(cmd)
 	return root
 }

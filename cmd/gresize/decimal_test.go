@@ -47,7 +47,7 @@ func TestDecimalFlags(t *testing.T) {
 		t.Errorf("an array task: %d %s", code, errs.String())
 	}
 	errs.Reset()
-	if code := run(t.Context(), []string{"actual", "add", "--job", "5", "--gpu-memory", "99999999TiB"}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "less than 4096 TiB") {
+	if code := run(t.Context(), []string{"actual", "add", "--job", "5", "--gpu-memory", "99999999TiB"}, &out, &errs); code != exitUsage || !strings.Contains(errs.String(), "at most 1024 TiB") {
 		t.Errorf("more than there is: %d %s", code, errs.String())
 	}
 }

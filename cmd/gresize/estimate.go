@@ -98,7 +98,7 @@ EXIT STATUS
 // add defines the flags that say how a command is run and what is printed.
 func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&flags.gpu, "gpu", "h100", "GPU `model`, see gresize gpu list")
+	f.StringVar(&flags.gpu, "gpu", gpu.DefaultID, "GPU `model`, see gresize gpu list")
 	f.IntVar(&flags.gpus, "gpus", 1, "number of GPUs that the command sees")
 	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
 	f.StringVar(&flags.estimator, "estimator", bundled.Default, "the `estimator` that answers, see gresize estimator list")
@@ -214,7 +214,7 @@ func (r *reading) exit() error {
 
 func (r *reading) print(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s (%s)\n", r.headline(), r.GPUName, logview.GiB(r.CapacityBytes))
+	b.WriteString(r.headline() + "\n")
 	for _, k := range r.Ranks {
 		need := fmt.Sprintf("%s needed, at most %s", logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes))
 		if !r.Fits {
@@ -235,7 +235,11 @@ func (r *reading) print(w io.Writer) error {
 	if r.HostPeakBytes > 0 {
 		fmt.Fprintf(&b, "  host memory  %s\n", logview.GiB(r.HostPeakBytes))
 	}
-	fmt.Fprintf(&b, "  confidence   %s, from %s in %.1f s\n", r.Confidence, stepsOf(r.Steps), r.WallSeconds)
+	from := stepsOf(r.Steps)
+	if r.Estimator != bundled.Default {
+		from += " by the estimator " + r.Estimator
+	}
+	fmt.Fprintf(&b, "  confidence   %s, from %s in %.1f s\n", r.Confidence, from, r.WallSeconds)
 	var names []string
 	for _, id := range r.WouldFit {
 		if c, err := gpu.Load(id); err == nil {
@@ -288,11 +292,11 @@ func (r *reading) printOwners(b *strings.Builder) {
 	}
 }
 
-// headline is the status, and for a command that failed how it did.
+// headline is the status and the card of which it speaks, and for a command that failed, which no card did, how it did.
 func (r *reading) headline() string {
 	switch {
 	case r.Status != statusFailed:
-		return r.Status
+		return fmt.Sprintf("%s: %s (%s)", r.Status, r.GPUName, logview.GiB(r.CapacityBytes))
 	case r.CommandExitStatus > 128:
 		return fmt.Sprintf("%s (ended by signal %d)", r.Status, r.CommandExitStatus-128)
 	}

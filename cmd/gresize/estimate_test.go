@@ -161,6 +161,19 @@ func TestErrorsAreJSONWhereJSONIsWanted(t *testing.T) {
 	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got.ExitCode != code || got.Error == "" {
 		t.Errorf("%v: %s", err, stdout.String())
 	}
+	if stderr.Len() > 0 {
+		t.Errorf("said twice: %s", stderr.String())
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var verb, flag, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"version"}, &verb, &stderr); code != exitOK || !strings.HasPrefix(verb.String(), "gresize version ") {
+		t.Errorf("%d %s%s", code, verb.String(), stderr.String())
+	}
+	if code := run(t.Context(), []string{"--version"}, &flag, &stderr); code != exitOK || flag.String() != verb.String() {
+		t.Errorf("%d %q, the verb says %q", code, flag.String(), verb.String())
+	}
 }
 
 func TestGPUVerbs(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/spf13/cobra"
 )
 
@@ -59,8 +60,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	if wantsJSON(args) {
-		// A program that reads JSON gets JSON, whatever happens.
+		// A program that reads JSON gets JSON, whatever happens; a person on a terminal reads it once.
 		_ = json.NewEncoder(harmlessJSON{stdout}).Encode(map[string]any{"error": err.Error(), "exit_code": code})
+		return code
 	}
 	fmt.Fprintln(stderr, "gresize:", printable.Lines(err.Error()))
 	if code == exitUsage {
@@ -100,6 +102,28 @@ EXIT STATUS
 	root.AddCommand(newSlurmCommand(), newTopCommand(), newActualCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
 	root.AddCommand(newEstimateCommand(), newFitCommand(), newGPUCommand(), newCalibrateCommand(), newLogCommand(), newShowCommand(), newExplainCommand(), newReportCommand(), newReplayCommand(), newExportCommand(), newSimulateCommand(), newPlotCommand(), newPlanCommand(), newEstimatorCommand(), newEvalCommand())
+	root.AddCommand(newVersionCommand())
 	readDecimals(root)
 	return root
+}
+
+// readDecimals has the whole numbers of the command and of those below it read in decimal digits.
+func readDecimals(cmd *cobra.Command) {
+	flags.Decimal(cmd.Flags())
+	flags.Decimal(cmd.PersistentFlags())
+	for _, below := range cmd.Commands() {
+		readDecimals(below)
+	}
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, as --version does",
+		Args:  noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "gresize version", cmd.Root().Version)
+			return err
+		},
+	}
 }

@@ -5,14 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/capacity"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/spf13/cobra"
 )
@@ -297,29 +296,11 @@ func exactSize(bytes uint64) string {
 	return fmt.Sprintf("%d B", bytes)
 }
 
-var sizeUnits = []struct {
-	name  string
-	bytes float64
-}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
-
-// maxSizeBytes is more than any machine has, and a size below it is exact in a float64.
-const maxSizeBytes = 1 << 52
-
-// parseSize reads a size with its unit, such as 20GiB.
+// parseSize reads a size of a card.
 func parseSize(text string) (uint64, error) {
-	for _, unit := range sizeUnits {
-		number, ok := strings.CutSuffix(text, unit.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err == nil && n*unit.bytes >= maxSizeBytes {
-			return 0, fmt.Errorf("size %.80q: less than %d TiB is wanted", text, int64(maxSizeBytes)>>40)
-		}
-		if err != nil || !(n > 0) {
-			break
-		}
-		return uint64(n * unit.bytes), nil
+	n, err := quantity.ParseBytes(text)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("size %q: more than nothing is wanted", text)
 	}
-	return 0, fmt.Errorf("size %q: write a number with B, KiB, MiB, GiB or TiB, such as 20GiB", text)
+	return uint64(n), err
 }

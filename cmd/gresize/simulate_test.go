@@ -119,7 +119,7 @@ func TestSimulateRefuses(t *testing.T) {
 		"missing file":      {[]string{"/nonexistent"}, exitError, "no such file"},
 		"a directory":       {[]string{"."}, exitError, "is a directory"},
 		"another file":      {[]string{"simulate.go"}, exitError, "is neither"},
-		"capacity":          {[]string{file, "--capacity", "20"}, exitUsage, "such as 20GiB"},
+		"capacity":          {[]string{file, "--capacity", "20"}, exitUsage, "for example 20GiB"},
 		"version":           {[]string{file, "--torch-version", "1.2"}, exitUsage, "not known"},
 		"version to come":   {[]string{file, "--torch-version", "9.9"}, exitUsage, "PyTorch 9.9 is not known: the newest that is simulated is"},
 		"settings":          {[]string{file, "--alloc-conf", "max_split_size_mb:20"}, exitUsage, "too small, must be > 20"},

@@ -32,7 +32,7 @@ func newSlurmCheckCommand() *cobra.Command {
 		Long: `Tells whether the slurmctld of this machine will load the plugin job_submit/gresize. With one that was
 built for another release slurmctld does not start, so ask before a restart and after every upgrade of Slurm.
 Nothing is loaded and nothing is asked of a running slurmctld. The exit status is 1 when slurmctld must not be
-started with the plugin.`,
+started with the plugin, or when what was named cannot be read; a slurm.conf that is not in its usual place is a note.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
@@ -46,17 +46,21 @@ started with the plugin.`,
 			} else if o.Plugin, err = findPlugin(); err != nil {
 				return err
 			}
-			if named := os.Getenv("SLURM_CONF"); named != "" && !cmd.Flags().Changed("conf") {
-				o.Conf = named
+			if variable := os.Getenv("SLURM_CONF"); variable != "" && !cmd.Flags().Changed("conf") {
+				o.Conf = variable
 			}
+			named := cmd.Flags().Changed("conf") || os.Getenv("SLURM_CONF") != ""
 			var noConf error
 			if o.Conf != "" {
-				if err := regular.Check(o.Conf); err != nil {
-					noConf = fmt.Errorf("slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: %w (name it with --conf, or give --conf= where there is none)", err)
+				if noConf = regular.Check(o.Conf); noConf != nil {
 					o.Conf = ""
 				}
 			}
 			report, err := loadcheck.Check(cmd.Context(), o)
+			if noConf != nil {
+				report.Findings = append(report.Findings, loadcheck.Finding{Level: loadcheck.Note,
+					Text: fmt.Sprintf("slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: %v (name it with --conf, or give --conf= where there is none)", noConf)})
+			}
 			if err != nil {
 				return errors.Join(err, noConf)
 			}
@@ -70,10 +74,7 @@ started with the plugin.`,
 					fmt.Fprintf(cmd.OutOrStdout(), "  %-6s  %s\n", f.Level, f.Text)
 				}
 			}
-			if noConf != nil {
-				return noConf
-			}
-			if report.Refused() {
+			if report.Refused() || noConf != nil && named {
 				return &statusError{code: exitError}
 			}
 			return nil

@@ -29,6 +29,7 @@ func TestSlurmCheckWithoutSlurmConf(t *testing.T) {
 	}{
 		{"named, and not there", "", []string{"--conf", filepath.Join(dir, "none")}, exitError, "slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: stat " + filepath.Join(dir, "none") + ": no such file or directory (name it with --conf, or give --conf= where there is none)"},
 		{"by SLURM_CONF, and not there", filepath.Join(dir, "gone"), nil, exitError, "stat " + filepath.Join(dir, "gone")},
+		{"in its usual place, or not there", "", nil, exitOK, "/etc/slurm/slurm.conf"},
 		{"a pipe", "", []string{"--conf", pipe}, exitError, "open " + pipe + ": a pipe and no regular file"},
 		{"there", "", []string{"--conf", conf}, exitOK, conf + " names gresize, as the last"},
 		{"by SLURM_CONF", conf, nil, exitOK, conf + " names gresize, as the last"},

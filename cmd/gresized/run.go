@@ -19,6 +19,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/actuals"
 	"github.com/gresize/gresize/daemon/calibration"
+	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/heartbeat"
@@ -109,8 +110,26 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 			fmt.Fprintf(stderr, "gresized: warning: %s: %v (name the program's place on the machine of gresized)\n", p.Field, err)
 		}
 	}
+	if why := slurmFault(c); why != nil {
+		fmt.Fprintf(stderr, "gresized: warning: slurm.scontrol: %v (is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked)\n", why)
+	}
 	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
 	return exitOK
+}
+
+// checkTimeout bounds what -check asks of Slurm: systemd runs it before each start, and slurmctld may be away for long.
+const checkTimeout = 2 * time.Second
+
+// slurmFault says why Slurm does not answer as the configuration asks it; nil too where scontrol is not there, which is said elsewhere.
+func slurmFault(c *config.Config) error {
+	if _, err := os.Stat(c.Slurm.Scontrol); err != nil {
+		return nil
+	}
+	slurm := client.New(client.Config{Scontrol: c.Slurm.Scontrol, ConfPath: c.Slurm.Conf, Timeout: checkTimeout})
+	if _, err := slurm.Version(context.Background()); err != nil {
+		return err
+	}
+	return slurm.Ping(context.Background())
 }
 
 // serve is the daemon: each step undone in the reverse order.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,15 @@ func TestExitCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		return path
+	}
+	// scontrol is a configuration with a Slurm that answers like this.
+	scontrol := func(name, does string) string {
+		t.Helper()
+		path := write(name+" scontrol", "#!/bin/sh\ncase $1 in --version) echo slurm 24.11.5;; *) "+does+";; esac\n")
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return write(name, fmt.Sprintf("version = 1\n[slurm]\nscontrol = %q\n", path))
 	}
 	good := write("good", "version = 1\n[gpu.a100]\nprofile = \"a100-80\"\n")
 	for _, c := range []struct {
@@ -32,6 +42,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-check", write("page on a socket", "version = 1\n[web]\nlisten = \"unix:/run/gresize/web.sock\"\n")}, exitOK, "the daemon's user and group"},
 		{[]string{"-check", write("page for all", "version = 1\n[web]\nlisten = \"10.0.0.1:9190\"\nremote = true\n")}, exitOK, "warning: the page is on 10.0.0.1:9190: everybody"},
 		{[]string{"-check", write("page for all by mistake", "version = 1\n[web]\nlisten = \"0.0.0.0:9190\"\n")}, exitFailed, ":3:1: web.listen: \"0.0.0.0:9190\" can be reached from elsewhere"},
+		{[]string{"-check", scontrol("no controller", "echo connection refused >&2; exit 1")}, exitOK, "warning: slurm.scontrol: no controller scontrol: exit code 1: connection refused (is slurmctld up"},
+		{[]string{"-check", scontrol("a controller that hangs", "exec sleep 60")}, exitOK, "warning: slurm.scontrol: a controller that hangs scontrol: no answer within 2s"},
 		{[]string{"-check", filepath.Join(dir, "none")}, exitFailed, "no such file"},
 		{[]string{"-config", filepath.Join(dir, "none")}, exitFailed, "no such file"},
 		{[]string{"-nonsense"}, exitUsage, "nonsense"},
@@ -43,5 +55,9 @@ func TestExitCodes(t *testing.T) {
 		if text := out.String() + errors.String(); code != c.code || !strings.Contains(text, c.says) {
 			t.Errorf("%q: exit code %d, want %d, saying %q:\n%s", c.args, code, c.code, c.says, text)
 		}
+	}
+	var out, errors bytes.Buffer
+	if code := run(t.Context(), []string{"-check", scontrol("sound", "exit 0")}, &out, &errors); code != exitOK || strings.Contains(errors.String(), "scontrol") {
+		t.Errorf("a Slurm that answers: %d, %s", code, errors.String())
 	}
 }

@@ -3,7 +3,11 @@
 // path exists or a GPU profile is known is checked by those who use it.
 package config
 
-import "time"
+import (
+	"time"
+
+	"github.com/gresize/gresize/estimator/gpu"
+)
 
 // Version is the version of the file's form that this program reads.
 const Version = 1
@@ -176,7 +180,7 @@ func Defaults() Config {
 		Cache:          CacheVerify,
 		Margin:         Margin{TargetFailureRate: 0.01, FloorPercent: 1, FloorMin: 128 << 20},
 		Actuals:        Actuals{Unmunge: "/usr/bin/unmunge", Sacct: "/usr/bin/sacct"},
-		DefaultProfile: "a100-80",
+		DefaultProfile: gpu.DefaultID,
 		Socket:         Socket{Path: "/run/gresize/submit.sock", AllowUsers: []string{"slurm"}, MaxConnections: 256},
 		Log:            Log{Path: "/var/lib/gresize/decisions.db", Spool: "/var/lib/gresize/spool"},
 		Slurm:          Slurm{Scontrol: "/usr/bin/scontrol", Timeout: Duration(10 * time.Second)},

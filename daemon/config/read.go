@@ -15,6 +15,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/regular"
 )
 
@@ -151,8 +152,8 @@ const (
 // hintOf is the way out of what toml, or a value that reads itself, has found.
 func hintOf(message string) string {
 	switch {
-	case strings.Contains(message, wordsNoUnit), strings.HasSuffix(message, wordsNoSize):
-		return `for example "20GiB"`
+	case strings.Contains(message, quantity.Words+" \""):
+		return "" // it says so itself
 	case strings.Contains(message, wordsNoTime):
 		return `for example "90s", "5m" or "1h30m"`
 	}

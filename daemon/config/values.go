@@ -6,50 +6,32 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
-// What the values of this file say of a text that is none of theirs.
-const (
-	wordsNoSize = " is no size"
-	wordsNoUnit = " has no unit"
-	wordsNoTime = " is no time"
-)
+// wordsNoTime is what a Duration says of a text that is none.
+const wordsNoTime = " is no time"
 
 // Bytes is a size that is written with its unit.
 type Bytes int64
 
-var units = []struct {
-	name string
-	size float64
-}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
-
-// UnmarshalText reads "20GiB". Decimal units are refused: GB is read both ways by people.
+// UnmarshalText reads "20GiB".
 func (b *Bytes) UnmarshalText(text []byte) error {
-	s := strings.TrimSpace(string(text))
-	for _, u := range units {
-		number, ok := strings.CutSuffix(s, u.name)
-		if !ok {
-			continue
-		}
-		n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if err != nil || n < 0 || math.IsNaN(n) || n*u.size > 1<<50 {
-			return fmt.Errorf("%q"+wordsNoSize, s)
-		}
-		*b = Bytes(n * u.size)
-		return nil
+	n, err := quantity.ParseBytes(string(text))
+	if err != nil {
+		return err
 	}
-	if number, ok := strings.CutSuffix(s, "B"); ok {
-		if n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 51); err == nil && n >= 0 {
-			*b = Bytes(n)
-			return nil
-		}
-	}
-	return fmt.Errorf("%q"+wordsNoUnit+": write B, KiB, MiB, GiB or TiB", s)
+	*b = Bytes(n)
+	return nil
 }
 
 // String prints the size with the unit in which it is shortest.
 func (b Bytes) String() string {
-	for _, u := range units {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
 		if float64(b) >= u.size {
 			return strconv.FormatFloat(math.Round(float64(b)/u.size*100)/100, 'f', -1, 64) + " " + u.name
 		}

@@ -161,6 +161,9 @@ func List() []Profile {
 // ErrUnknown is what Load returns for a name that no profile carries.
 var ErrUnknown = errors.New("unknown GPU")
 
+// DefaultID is the profile on which something is tried out when nobody has said on which.
+const DefaultID = "a100-80"
+
 // Load finds a bundled profile by its ID, its CUDA name or an alias, whatever
 // the case. A name that ends in ".json" is read as a file.
 func Load(name string) (*Profile, error) {

@@ -1,0 +1,38 @@
+// Package flags has the flags of a program that are whole numbers read in
+// decimal digits, as people and Slurm write them.
+package flags
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/spf13/pflag"
+)
+
+// arrayTask is how Slurm writes a task of a job array, which is easily taken for a number.
+var arrayTask = regexp.MustCompile(`^[0-9]+_[0-9]+$`)
+
+type decimal struct{ pflag.Value }
+
+// Set refuses what is no decimal number, and leaves the flag as it was.
+func (d decimal) Set(text string) error {
+	if arrayTask.MatchString(text) {
+		return fmt.Errorf("%s is a task of a job array, and each task has a job ID of its own: the JobId that `scontrol show job %s` prints, or JobIDRaw of `sacct -j %s -o JobIDRaw`", text, text, text)
+	}
+	number, err := quantity.Decimal(text)
+	if err != nil {
+		return err
+	}
+	return d.Value.Set(number)
+}
+
+// Decimal has every flag of the set that is a whole number read in decimal digits. It is asked after the flags are defined.
+func Decimal(set *pflag.FlagSet) {
+	set.VisitAll(func(f *pflag.Flag) {
+		if kind := f.Value.Type(); strings.TrimRight(strings.TrimPrefix(kind, "u"), "0123456789") == "int" {
+			f.Value = decimal{f.Value}
+		}
+	})
+}

@@ -1,0 +1,26 @@
+package flags
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestDecimal(t *testing.T) {
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	n, small, big := set.Int("n", 7, ""), set.Uint32("small", 0, ""), set.Int64("big", 0, "")
+	list, word := set.IntSlice("list", nil, ""), set.String("word", "", "")
+	Decimal(set)
+	if err := set.Parse([]string{"--n", "010", "--small", "089", "--big=-08", "--list", "1,2", "--word", "0x10"}); err != nil {
+		t.Fatal(err)
+	}
+	if *n != 10 || *small != 89 || *big != -8 || len(*list) != 2 || *word != "0x10" {
+		t.Errorf("%d %d %d %v %s", *n, *small, *big, *list, *word)
+	}
+	for text, says := range map[string]string{"0x10": "decimal digits", "5_1": "scontrol show job 5_1", "1_000": "task", "": "decimal digits", "99999999999999999999": "out of range"} {
+		if err := set.Parse([]string{"--n", text}); err == nil || !strings.Contains(err.Error(), says) || *n != 10 && says != "out of range" {
+			t.Errorf("--n %q: %d, %v, want %q", text, *n, err, says)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+// Package quantity reads numbers and sizes as people write them: numbers in
+// decimal digits, sizes with the unit in which a computer counts. The flags of
+// the programs and the configuration of the daemon share it.
+package quantity
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// MaxBytes is more than any machine has, and leaves room for sums.
+const MaxBytes = 1 << 50
+
+var (
+	number = regexp.MustCompile(`^([0-9]{1,18}(?:\.[0-9]{1,18})?) ?([A-Za-z]*)$`)
+	whole  = regexp.MustCompile(`^[+-]?[0-9]+$`)
+)
+
+var units = map[string]float64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+const (
+	unitWords = "B, KiB, MiB, GiB or TiB"
+	example   = ", for example 20GiB"
+)
+
+// Words is how each fault of ParseBytes begins; the way out is in it.
+const Words = "size"
+
+// ParseBytes reads a size with its unit, such as 20GiB. GB is refused: some people mean 1000³ bytes by it, and some 1024³.
+func ParseBytes(text string) (int64, error) {
+	text = strings.TrimSpace(text)
+	m := number.FindStringSubmatch(text)
+	if m == nil {
+		return 0, fmt.Errorf(Words+" %.80q: write a number with %s"+example, text, unitWords)
+	}
+	if m[2] == "" {
+		return 0, fmt.Errorf(Words+" %q: it has no unit: write %s"+example, text, unitWords)
+	}
+	size, known := units[m[2]]
+	if !known {
+		// "gb", "Gib" and "G" all begin like the unit that was meant.
+		meant := strings.ToUpper(m[2][:1]) + "iB"
+		switch rest := strings.ToLower(m[2][1:]); {
+		case units[meant] == 0 || rest != "" && rest != "b" && rest != "ib":
+			return 0, fmt.Errorf(Words+" %.80q: %.20s is no unit: write %s"+example, text, m[2], unitWords)
+		case rest == "ib":
+			return 0, fmt.Errorf(Words+" %q: the unit is written %s: write %s%s", text, meant, m[1], meant)
+		}
+		return 0, fmt.Errorf(Words+" %q: %s is read both as 1000s and as 1024s: write %s%s, which is of 1024s, as memory is", text, m[2], m[1], meant)
+	}
+	if m[2] == "B" && strings.Contains(m[1], ".") {
+		return 0, fmt.Errorf(Words+" %q: bytes are whole", text)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil || n*size > MaxBytes {
+		return 0, fmt.Errorf(Words+" %.80q: at most %d TiB is wanted", text, MaxBytes>>40)
+	}
+	return int64(n * size), nil
+}
+
+// Decimal is a whole number as strconv and the flags of programs read it at any base, from one in decimal digits: they read 010 as 8, 0x10 as 16 and 5_1 as 51.
+func Decimal(text string) (string, error) {
+	if !whole.MatchString(text) {
+		return "", errors.New("write a whole number in decimal digits, such as 123")
+	}
+	sign := ""
+	switch text[0] {
+	case '-':
+		sign, text = "-", text[1:]
+	case '+':
+		text = text[1:]
+	}
+	if text = strings.TrimLeft(text, "0"); text == "" {
+		return "0", nil
+	}
+	return sign + text, nil
+}
