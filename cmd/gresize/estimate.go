@@ -233,7 +233,11 @@ func (r *reading) print(w io.Writer) error {
 		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", logview.GiB(-h.Bytes))
 	}
 	if r.HostPeakBytes > 0 {
-		fmt.Fprintf(&b, "  host memory  %s\n", logview.GiB(r.HostPeakBytes))
+		fmt.Fprintf(&b, "  host memory  %s", logview.GiB(r.HostPeakBytes))
+		if r.HostDriverHighBytes > 0 {
+			fmt.Fprintf(&b, ", and up to %s for NVIDIA's libraries on a GPU node", logview.GiB(r.HostDriverHighBytes))
+		}
+		b.WriteByte('\n')
 	}
 	from := stepsOf(r.Steps)
 	if r.Estimator != bundled.Default {

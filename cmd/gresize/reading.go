@@ -32,6 +32,8 @@ type reading struct {
 	GPUName  string `json:"gpu_name"`
 	// CapacityBytes is the memory of the modelled card.
 	CapacityBytes int64 `json:"capacity_bytes"`
+	// HostDriverHighBytes is the most that NVIDIA's libraries may take of the host's memory beside HostPeakBytes.
+	HostDriverHighBytes int64 `json:"host_driver_high_bytes,omitempty"`
 	// Headroom is there when the estimate has figures and the card was not too small.
 	Headroom *headroom `json:"headroom,omitempty"`
 	WouldFit []string  `json:"would_fit"`
@@ -78,6 +80,9 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 		WouldFit: []string{}, Owners: []owner{}, PeakByPurpose: map[string]int64{}, Outcome: m.Outcome, CommandExitStatus: m.ExitStatus, Command: m.Command, Notes: slices.Clone(m.Notes), OutputTail: m.OutputTail,
 	}
 	r.ExitCode, r.devices = exitOf[r.Status], m.GPU.Devices
+	if r.HostPeakBytes > 0 {
+		r.HostDriverHighBytes = int64(len(r.Ranks)) * estimator.DriverHostHighBytes
+	}
 	if r.Estimator == bundled.Default { // what the virtual GPU saw is no part of another estimator's answer
 		r.readOwners(result.Bundle)
 	}

@@ -3,14 +3,15 @@ package policy
 import (
 	"fmt"
 
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
 
 // Host are the rules for the host memory of --mem. The zero value leaves it alone.
 type Host struct {
 	Lower bool
-	// MarginPercent and MarginMinBytes make the margin: the larger of the two. A probe loads none of NVIDIA's libraries, which take host memory in a real
-	// run; MarginMinBytes, for each GPU, has to cover them.
+	// MarginPercent and MarginMinBytes, of which each GPU has one, make the margin: the larger of the two, and never less than NVIDIA's libraries may take, which a
+	// probe does not load.
 	MarginPercent  int
 	MarginMinBytes int64
 	// FloorBytes is the least that is asked for.
@@ -28,7 +29,7 @@ func (h Host) lower(in Input, gpus int) (mib uint64, reason string) {
 			return 0, ""
 		}
 	}
-	margin := max(peak/100*int64(h.MarginPercent), h.MarginMinBytes*int64(gpus))
+	margin := max(peak/100*int64(h.MarginPercent), h.MarginMinBytes*int64(gpus), estimator.DriverHostHighBytes*int64(gpus))
 	need := uint64(max(peak+margin, h.FloorBytes)+1<<20-1) >> 20
 	// What saves less than a sixteenth is not worth a change.
 	if need >= asked-asked/16 {

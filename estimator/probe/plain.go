@@ -50,7 +50,7 @@ func (r *run) executePlain(ctx context.Context) error {
 	stopWatching := r.watch(reportDir, begin)
 	err = cmd.Wait()
 	stopWatching()
-	r.exit.HostPeakBytes = sampler.Stop()
+	r.exit.HostPeakBytes = sampler.Stop().NeedBytes
 	r.ranFor = time.Since(begin)
 	// What it left in its group ends with it.
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)

@@ -1,5 +1,7 @@
 // Package hostmem measures how much memory a set of processes takes together,
-// cheaply enough to do it many times a second. It owns no policy.
+// cheaply enough to do it many times a second: what the same processes would
+// need on a node with the GPU that they believe in, and what they hold here.
+// It owns no policy.
 package hostmem
 
 import (
@@ -10,16 +12,33 @@ import (
 	"time"
 )
 
-// interval between two looks at the processes.
-const interval = 50 * time.Millisecond
-
-// Pages that several processes share are counted once, by the proportional
-// size that smaps_rollup gives. It walks page tables, so it is read only when
-// the plain sum has grown by a twentieth and by growthBytes.
 const (
+	// interval between two looks at the processes.
+	interval = 50 * time.Millisecond
+	// A look at every mapping walks the page tables. It is made at once when processes have grown by a twentieth of all and by growthBytes, since
+	// what has grown may be shared; and else, for pages that stop being shared while nothing grows, so seldom that it costs this share of the time.
 	growthDivisor = 20
 	growthBytes   = 16 << 20
+	restTimes     = 20
+	leastRest     = 500 * time.Millisecond
 )
+
+// Use is what the processes take together, in bytes.
+type Use struct {
+	// NeedBytes is what they would take on a node with the GPU: memory of their own and shared memory, each page once; pinned memory in full; the pages
+	// of programs and libraries; page tables. Files that they map are the kernel's to drop and not in it, nor is the memory of the virtual card.
+	NeedBytes int64
+	// HeldBytes is what they take here: without the pages of pinned memory that nobody has touched, and with those of the virtual card.
+	HeldBytes int64
+}
+
+func (u Use) max(v Use) Use {
+	return Use{NeedBytes: max(u.NeedBytes, v.NeedBytes), HeldBytes: max(u.HeldBytes, v.HeldBytes)}
+}
+
+func (u Use) plus(v Use) Use {
+	return Use{NeedBytes: u.NeedBytes + v.NeedBytes, HeldBytes: u.HeldBytes + v.HeldBytes}
+}
 
 // Lister names the processes to measure.
 type Lister func() []int
@@ -28,25 +47,38 @@ type Lister func() []int
 type Sampler struct {
 	list   Lister
 	step   int64
-	notify func(peakBytes int64)
+	notify func(peak Use)
 	stop   chan struct{}
 	done   sync.WaitGroup
+	// inside says that the segments and the files in /dev/shm which can be seen are those of the processes that are measured.
+	inside bool
 
-	peak         int64 // best known proportional peak
-	notified     int64
-	lastSum      int64 // plain sum at the last proportional reading
-	lastPortions int64
-	nameless     nameless
+	peak, notified Use
+	known          map[int]*process // by number, as at the last look
+	lastSum        int64            // plain sum when every mapping was looked at
+	lastUse        Use
+	lastShared     int64 // shared memory of the whole machine then
+	lastLook       time.Time
+	rest           time.Duration
 }
 
-// Start begins to measure. notify, when given, is told each time the peak has grown by stepBytes.
-func Start(list Lister, stepBytes int64, notify func(peakBytes int64)) *Sampler {
+// process is what is known of one process.
+type process struct {
+	status
+	mappings mappings // when they were looked at
+	plain    int64    // its plain bytes then
+	// frozen: what it takes now is for gresize's own report of it.
+	frozen bool
+}
+
+// Start begins to measure. notify, when given, is told the peak each time it has grown by stepBytes.
+func Start(list Lister, stepBytes int64, notify func(peak Use)) *Sampler {
 	return start(&Sampler{list: list, step: stepBytes, notify: notify})
 }
 
-// StartInside is Start for the first process of a process and an IPC namespace: all that it can see is measured.
-func StartInside(list Lister, stepBytes int64, notify func(peakBytes int64)) *Sampler {
-	return start(&Sampler{list: list, step: stepBytes, notify: notify, nameless: nameless{segments: true}})
+// StartInside is Start for the first process of a process, a mount and an IPC namespace: all that it can see is measured.
+func StartInside(list Lister, stepBytes int64, notify func(peak Use)) *Sampler {
+	return start(&Sampler{list: list, step: stepBytes, notify: notify, inside: true})
 }
 
 func start(s *Sampler) *Sampler {
@@ -56,8 +88,8 @@ func start(s *Sampler) *Sampler {
 	return s
 }
 
-// Stop ends the measurement and returns the peak in bytes.
-func (s *Sampler) Stop() int64 {
+// Stop ends the measurement and returns the peak.
+func (s *Sampler) Stop() Use {
 	close(s.stop)
 	s.done.Wait()
 	return s.peak
@@ -79,62 +111,110 @@ func (s *Sampler) run() {
 
 func (s *Sampler) sample() {
 	pids := s.list()
-	var sum int64
-	for _, pid := range pids {
-		sum += resident(pid)
-	}
+	sum, grown, spike := s.look(pids)
 	if sum == 0 {
 		return
 	}
-	if sum > s.lastSum+max(s.lastSum/growthDivisor, growthBytes) {
-		var portions int64
-		for _, pid := range pids {
-			portions += proportional(pid)
-		}
-		if portions > 0 {
-			s.lastSum, s.lastPortions = sum, portions
-		}
+	if s.due(sum, grown) {
+		s.lookClosely(pids, sum)
+		grown = 0
 	}
-	// Between two readings the growth is taken as memory of its own.
-	held := s.nameless.sample(pids)
-	now := s.lastPortions + max(0, sum-s.lastSum) + held
-	if s.lastPortions+held > 0 && now > s.peak {
-		s.peak = now
-	}
-	if s.notify != nil && s.peak >= s.notified+s.step {
+	// Between two close looks the growth is taken as memory of its own.
+	grown += spike
+	s.peak = s.peak.max(s.lastUse.plus(Use{NeedBytes: grown, HeldBytes: grown}))
+	if s.notify != nil && (s.peak.NeedBytes >= s.notified.NeedBytes+s.step || s.peak.HeldBytes >= s.notified.HeldBytes+s.step) {
 		s.notified = s.peak
 		s.notify(s.peak)
 	}
 }
 
-var pageSize = int64(os.Getpagesize())
-
-// resident reads the second number of statm.
-func resident(pid int) int64 {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
-	if err != nil {
-		return 0
+// look reads the counters of every process: their sum, in which what is shared counts for each, by how much processes have grown since the last close look, and
+// how much higher they were for a moment since the last look.
+func (s *Sampler) look(pids []int) (sum, grown, spike int64) {
+	seen := make(map[int]*process, len(pids))
+	for _, pid := range pids {
+		now, ok := readStatus(pid)
+		if !ok {
+			continue
+		}
+		p := s.known[pid]
+		had, reporting := now.reporting()
+		switch {
+		case p == nil:
+			p = &process{status: now}
+		case reporting:
+			if !p.frozen { // what it took since the last look was still the program's
+				p.ownBytes += max(0, had-p.ownBytes-p.sharedBytes)
+			}
+			p.highestBytes = now.highestBytes
+		default:
+			if now.highestBytes > p.highestBytes {
+				spike += max(0, now.highestBytes-max(now.residentBytes(), p.residentBytes()))
+			}
+			p.status = now
+		}
+		p.frozen = reporting
+		seen[pid] = p
+		sum += p.plainBytes()
+		grown += max(0, p.plainBytes()-p.plain)
 	}
-	fields := bytes.Fields(data)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * pageSize
+	s.known = seen
+	return sum, grown, spike
 }
 
-func proportional(pid int) int64 {
-	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
-	if err != nil {
-		return resident(pid)
+// due says whether the mappings are to be looked at.
+func (s *Sampler) due(sum, grown int64) bool {
+	if grown > max(s.lastUse.NeedBytes/growthDivisor, growthBytes) {
+		return true
 	}
-	if share := field(data, "Pss:"); share > 0 {
-		return share
+	since := time.Since(s.lastLook)
+	if since > max(s.rest, leastRest) {
+		return true
 	}
-	return resident(pid)
+	if since < s.rest/4 {
+		return false
+	}
+	shared := sharedOfMachine()
+	return sum < s.lastSum-max(s.lastSum/growthDivisor, growthBytes) || shared > s.lastShared+growthBytes || shared < s.lastShared-growthBytes
+}
+
+// lookClosely reads every mapping of every process.
+func (s *Sampler) lookClosely(pids []int, sum int64) {
+	begin := time.Now()
+	s.lastShared = sharedOfMachine()
+	var own, device, nameless, sharedFiles int64
+	pinned, libraries := pinnedRanges{}, map[string]int64{}
+	for _, pid := range pids {
+		p := s.known[pid]
+		if p == nil {
+			continue
+		}
+		if p.frozen { // what it took between the last close look at it and its report
+			p.mappings.ownBytes += max(0, p.plainBytes()-p.plain)
+		} else if m, open := readMappings(pid); open {
+			p.mappings = m
+		} else { // all that is known of it is its plain bytes
+			p.mappings = mappings{ownBytes: p.ownBytes + p.sharedBytes}
+		}
+		p.plain = p.plainBytes()
+		own += p.mappings.ownBytes + p.tableBytes
+		device += p.mappings.deviceBytes
+		nameless += p.mappings.namelessBytes
+		sharedFiles += p.mappings.sharedFileBytes
+		pinned.add(pid, p.parent, p.mappings.pinned)
+		for path, resident := range p.mappings.libraries { // most of the pages that processes have of one are the same
+			libraries[path] = max(libraries[path], resident)
+		}
+	}
+	held := s.held(pids, nameless, sharedFiles)
+	need := own + held
+	for _, resident := range libraries {
+		need += resident
+	}
+	s.lastUse = Use{NeedBytes: need + pinned.untouchedBytes(), HeldBytes: need + device}
+	s.lastSum = sum
+	s.lastLook = time.Now()
+	s.rest = restTimes * s.lastLook.Sub(begin)
 }
 
 // AllButSelf lists every process that this one can see except itself: what is
@@ -183,7 +263,8 @@ func allProcesses() []int {
 	return pids
 }
 
-// parentOf reads the field after the command name, which may itself hold blanks and brackets.
+// parentOf reads the field after the command name, which may itself hold blanks and brackets. It is asked of every process of the machine: the
+// file "status" would cost more.
 func parentOf(pid int) int {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

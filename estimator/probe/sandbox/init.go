@@ -62,14 +62,14 @@ func initMain() int {
 		_ = send(message{Kind: "exit", Code: code}, nil)
 		return code
 	}
-	sampler := hostmem.StartInside(watched(cfg.Policy.Processes), memoryStep, func(bytes int64) {
-		_ = send(message{Kind: "memory", Bytes: bytes}, nil)
-		if bytes > cfg.Policy.HostMemoryBytes {
-			endAt(BoundHostMemory, fmt.Sprintf("%d MiB of host memory were held, at most %d are allowed", bytes>>20, cfg.Policy.HostMemoryBytes>>20))
+	sampler := hostmem.StartInside(watched(cfg.Policy.Processes), memoryStep, func(peak hostmem.Use) {
+		_ = send(message{Kind: "memory", Bytes: peak.NeedBytes}, nil)
+		if peak.HeldBytes > cfg.Policy.HostMemoryBytes {
+			endAt(BoundHostMemory, fmt.Sprintf("%d MiB of host memory were held, at most %d are allowed", peak.HeldBytes>>20, cfg.Policy.HostMemoryBytes>>20))
 		}
 	})
 	status := reap(pid)
-	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop()}
+	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop().NeedBytes}
 	if status.Signaled() {
 		m.Signal = int(status.Signal())
 		m.Code = 128 + m.Signal

@@ -47,7 +47,6 @@ const (
 const (
 	DefaultScratchBytes = int64(2) << 30
 	DefaultReportBytes  = int64(256) << 20
-	defaultSharedBytes  = int64(4) << 30
 	defaultProcesses    = int64(1024)
 	// tasksPerProcess: libraries start a thread for each CPU of a large node.
 	tasksPerProcess = 4
@@ -64,7 +63,7 @@ type Policy struct {
 	ScratchBytes int64 `json:"scratch_bytes"`
 	// ReportBytes limits what it leaves in ReportDir.
 	ReportBytes int64 `json:"report_bytes"`
-	// SharedMemoryBytes limits /dev/shm.
+	// SharedMemoryBytes limits /dev/shm; 0: HostMemoryBytes, of which it is a part.
 	SharedMemoryBytes int64 `json:"shared_memory_bytes"`
 	// HostMemoryBytes ends the command when all its processes together hold more; 0: nine tenths of what the machine has free at the start.
 	HostMemoryBytes int64 `json:"host_memory_bytes"`
@@ -121,7 +120,7 @@ type Exit struct {
 	Killed bool
 	// Bound is the bound that the command met and was ended for, or empty; Notes tells the figures.
 	Bound Bound
-	// HostPeakBytes is the largest resident memory of all processes together.
+	// HostPeakBytes is the most that all processes together would have needed on a node with the GPU, see hostmem.Use.
 	HostPeakBytes int64
 	// Setup is the time from Start to the start of the command.
 	Setup time.Duration
@@ -461,10 +460,13 @@ func (p *Policy) fillIn() {
 	for _, v := range []struct {
 		field *int64
 		value int64
-	}{{&p.ScratchBytes, DefaultScratchBytes}, {&p.ReportBytes, DefaultReportBytes}, {&p.SharedMemoryBytes, defaultSharedBytes}, {&p.Processes, defaultProcesses}, {&p.HostMemoryBytes, freeHostMemory()}} {
+	}{{&p.ScratchBytes, DefaultScratchBytes}, {&p.ReportBytes, DefaultReportBytes}, {&p.Processes, defaultProcesses}, {&p.HostMemoryBytes, freeHostMemory()}} {
 		if *v.field <= 0 {
 			*v.field = v.value
 		}
+	}
+	if p.SharedMemoryBytes <= 0 {
+		p.SharedMemoryBytes = p.HostMemoryBytes
 	}
 }
 

@@ -67,6 +67,33 @@ def environment_kept():
     return bool(stubs) and os.path.join(stubs, "gresize-audit.so") in audit
 
 
+# The name that a process bears while this layer writes down what the process was seen to need, and what it has then, in units of 64 KiB: names have 15 characters.
+REPORTING = b"gresize:"
+REPORTING_UNIT_KIB = 64
+
+
+def hide_from_measurement():
+    """What this process takes from here on is not the program's: whoever measures it from outside knows it by this name. Returns the name that it had."""
+    try:
+        with open("/proc/self/status") as f:
+            own = sum(int(line.split()[1]) for line in f if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")))
+        with open("/proc/self/comm", "rb+", buffering=0) as f:
+            name = f.read(64).strip()
+            f.write(REPORTING + b"%07x" % min(own // REPORTING_UNIT_KIB, 0xFFFFFFF))
+            return name
+    except (OSError, ValueError):
+        return None
+
+
+def show_to_measurement(name):
+    try:
+        if name and not name.startswith(REPORTING):
+            with open("/proc/self/comm", "wb", buffering=0) as f:
+                f.write(name)
+    except OSError:
+        pass
+
+
 def _host_peak_bytes():
     try:
         import resource

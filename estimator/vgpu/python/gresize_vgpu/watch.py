@@ -188,6 +188,7 @@ class Watch:
                 return
             self.done = True
             try:
+                report.hide_from_measurement()
                 report.write(self, reason)
                 if reason == "stopped":
                     self._look_beyond()
@@ -247,10 +248,12 @@ class Watch:
                 # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
                 self.stop("stopped")
             self.done = True
+            name = report.hide_from_measurement()
             report.write(self, "exit" if exception is None else "exception", exception)
             report.flush_native()
             self.saves.clean()
             self._write_lists()
+            report.show_to_measurement(name)
 
     def after_fork(self):
         """A forked child counts for itself; its parent's timer and report are not its own."""
