@@ -234,21 +234,38 @@ func (c *chaos) submitThroughSlurm(s *sent, jobs int, rate float64) (finish func
 	c.t.Helper()
 	program := filepath.Join(c.dir, "submitter")
 	if _, err := os.Stat(program); err != nil {
-		if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "submitter/submit.c", "-lslurm").CombinedOutput(); err != nil {
-			c.t.Fatalf("%v\n%s", err, out)
+		buildSubmitter(c.t, program)
+	}
+	return runSubmitter(c.t, program, c.real, s, jobs, rate)
+}
+
+func buildSubmitter(t testing.TB, program string) {
+	t.Helper()
+	if out, err := exec.Command("cc", "-O1", "-Wall", "-Wextra", "-Werror", "-o", program, "submitter/submit.c", "-lslurm").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// runSubmitter is submitThroughSlurm for any cluster; further are the program's further words.
+func runSubmitter(t testing.TB, program string, cluster *minicluster.Cluster, s *sent, jobs int, rate float64, further ...string) (finish func()) {
+	t.Helper()
+	fail := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
-	work, err := c.real.WorkDir(minicluster.DefaultUser)
-	must(c.t, err)
-	cmd, err := c.real.Process(minicluster.DefaultUser, work, program, strconv.Itoa(jobs), fmt.Sprint(rate), work, "gpu80g")
-	must(c.t, err)
-	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, c.real.Env()...)
+	work, err := cluster.WorkDir(minicluster.DefaultUser)
+	fail(err)
+	cmd, err := cluster.Process(minicluster.DefaultUser, work, program, append([]string{strconv.Itoa(jobs), fmt.Sprint(rate), work, "gpu80g"}, further...)...)
+	fail(err)
+	cmd.Env = append([]string{"PATH=/usr/bin:/bin"}, cluster.Env()...)
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &said
-	must(c.t, cmd.Start())
+	fail(cmd.Start())
 	return func() {
-		c.t.Helper()
-		must(c.t, cmd.Wait())
+		t.Helper()
+		fail(cmd.Wait())
 		for lines := bufio.NewScanner(&said); lines.Scan(); {
 			var id uint32
 			var at, micros int64

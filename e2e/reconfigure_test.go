@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,4 +154,55 @@ func ofProcess(t *testing.T, pid int) (memoryMiB float64, descriptors int) {
 	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	must(t, err)
 	return memoryMiB, len(entries)
+}
+
+// TestPluginsShareOfGrowth compares, several times, how much a slurmctld grows by reading its configuration with the plugin in it, on and off, and without it. Nothing is submitted.
+func TestPluginsShareOfGrowth(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("GRESIZE_NIGHTLY") != "1" {
+		return // TestReconfigures is the part for every change
+	}
+	const warmUp, times, rounds = 20, 250, 5
+	build, err := buildFake()
+	must(t, err)
+	dir := t.TempDir()
+	for _, path := range []string{dir, filepath.Dir(dir)} { // SlurmUser reads it
+		must(t, os.Chmod(path, 0o755))
+	}
+	confs := map[string]string{"on": "socket = " + dir + "/none.sock\n", "off": "enabled = no\nsocket = " + dir + "/none.sock\n"}
+	lanes := []string{"none", "off", "on"}
+	grown := map[string][]float64{}
+	for range rounds {
+		for _, i := range rand.Perm(len(lanes)) {
+			options := minicluster.Default()
+			if text, ok := confs[lanes[i]]; ok {
+				options.Plugin, options.PluginConf = filepath.Join(build, "plugin", "job_submit_gresize.so"), filepath.Join(dir, lanes[i]+".conf")
+				must(t, os.WriteFile(options.PluginConf, []byte(text), 0o644))
+			}
+			cluster := minicluster.ForTest(t, options)
+			var before float64
+			for n := range warmUp + times {
+				if n == warmUp {
+					before, _ = ofProcess(t, cluster.ControllerPID())
+				}
+				if out, err := cluster.Run(t.Context(), "root", "scontrol", "reconfigure"); err != nil {
+					t.Errorf("%v %s", err, out)
+				}
+			}
+			after, _ := ofProcess(t, cluster.ControllerPID())
+			grown[lanes[i]] = append(grown[lanes[i]], after-before)
+			cluster.Stop()
+		}
+	}
+	middle := func(lane string) float64 {
+		sorted := slices.Sorted(slices.Values(grown[lane]))
+		return sorted[len(sorted)/2]
+	}
+	t.Logf("%d reconfigures, %d times each, MiB: without the plugin %.2f (middle %.2f), off %.2f (middle %.2f), on %.2f (middle %.2f)",
+		times, rounds, grown["none"], middle("none"), grown["off"], middle("off"), grown["on"], middle("on"))
+	for _, lane := range lanes[1:] {
+		if more := middle(lane) - middle("none"); more > 2 {
+			t.Errorf("%s: grows by %.2f MiB more", lane, more)
+		}
+	}
 }

@@ -123,42 +123,72 @@ type Transition struct {
 	Decision *Decision
 }
 
-// AddJob stores a job with its first event, and with a decision where one was made at once. It returns the row's id.
+// NewJob is a job with its first event, and with a decision where one was made at once.
+type NewJob struct {
+	Job      Job
+	First    Event
+	Decision *Decision
+}
+
+// AddJob stores a job. It returns the row's id.
 func (l *Log) AddJob(ctx context.Context, j Job, first Event, d *Decision) (int64, error) {
-	asked, err := json.Marshal(j.Asked)
+	ids, err := l.AddJobs(ctx, []NewJob{{Job: j, First: first, Decision: d}})
 	if err != nil {
-		return 0, fmt.Errorf("add job: %w", err)
+		return 0, err
 	}
-	var id int64
+	return ids[0], nil
+}
+
+// AddJobs stores jobs in one transaction, all or none of them. It returns the ids of their rows.
+func (l *Log) AddJobs(ctx context.Context, all []NewJob) (ids []int64, err error) {
 	err = l.inTransaction(ctx, func(tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, `INSERT INTO jobs (token, mode, state, finished, uid, gid, job_name, partition_name, account, qos, work_dir, asked, asked_text,
-			profile, fingerprint, script_sha256, submitted_at, begin_at, hold_until, updated_at,
-			time_limit_minutes, slurm_version, tasks, life, number) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?,?,nullif(?, 0),nullif(?, 0))`,
-			j.Token, j.Mode, first.State, j.Finished, j.UID, j.GID, text(j.Name), text(j.Partition), text(j.Account), text(j.QOS), text(j.WorkDir), string(asked), text(j.Asked.String()),
-			j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion, max(j.Tasks, 1), j.Life, j.Number)
-		if err != nil {
-			return err
-		}
-		if j.Life != 0 {
-			if _, err := tx.ExecContext(ctx, `UPDATE lives SET recorded = recorded + 1 WHERE id = ?`, j.Life); err != nil {
+		for _, n := range all {
+			id, err := addJob(ctx, tx, n)
+			if err != nil {
 				return err
 			}
-		}
-		if id, err = done.LastInsertId(); err != nil {
-			return err
-		}
-		if err := addEvent(ctx, tx, id, first); err != nil {
-			return err
-		}
-		if d != nil {
-			return addDecision(ctx, tx, id, nil, d)
+			ids = append(ids, id)
 		}
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("add job: %w", err)
+		return nil, fmt.Errorf("add job: %w", err)
 	}
-	l.observed(Observation{State: first.State, Decision: d})
+	for _, n := range all {
+		l.observed(Observation{State: n.First.State, Decision: n.Decision})
+	}
+	return ids, nil
+}
+
+func addJob(ctx context.Context, tx *sql.Tx, n NewJob) (int64, error) {
+	j, first := n.Job, n.First
+	asked, err := json.Marshal(j.Asked)
+	if err != nil {
+		return 0, err
+	}
+	done, err := tx.ExecContext(ctx, `INSERT INTO jobs (token, mode, state, finished, uid, gid, job_name, partition_name, account, qos, work_dir, asked, asked_text,
+		profile, fingerprint, script_sha256, submitted_at, begin_at, hold_until, updated_at,
+		time_limit_minutes, slurm_version, tasks, life, number) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,nullif(?, 0),?,?,nullif(?, 0),nullif(?, 0))`,
+		j.Token, j.Mode, first.State, j.Finished, j.UID, j.GID, text(j.Name), text(j.Partition), text(j.Account), text(j.QOS), text(j.WorkDir), string(asked), text(j.Asked.String()),
+		j.Profile, j.Fingerprint, j.ScriptSHA256, millis(j.SubmittedAt), millis(j.BeginAt), millis(j.HoldUntil), millis(first.At), j.TimeLimitMinutes, j.SlurmVersion, max(j.Tasks, 1), j.Life, j.Number)
+	if err != nil {
+		return 0, err
+	}
+	if j.Life != 0 {
+		if _, err := tx.ExecContext(ctx, `UPDATE lives SET recorded = recorded + 1 WHERE id = ?`, j.Life); err != nil {
+			return 0, err
+		}
+	}
+	id, err := done.LastInsertId()
+	if err != nil {
+		return 0, err
+	}
+	if err := addEvent(ctx, tx, id, first); err != nil {
+		return 0, err
+	}
+	if n.Decision != nil {
+		return id, addDecision(ctx, tx, id, nil, n.Decision)
+	}
 	return id, nil
 }
 

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// alongside ends the token of a job that is added together with another.
+const alongside = "-alongside"
+
 // child says "held TOKEN" and "found TOKEN" after the call that makes it durable has returned, and goes on after an error as the daemon does.
 func child(path, life string) error {
 	ctx := context.Background()
@@ -41,13 +44,15 @@ func child(path, life string) error {
 	}
 	for i := range childJobs {
 		token := fmt.Sprintf("%s-%d", life, i)
-		id, err := l.AddJob(ctx, sampleJob(token), Event{At: at, State: "held"}, nil)
+		first := Event{At: at, State: "held"}
+		ids, err := l.AddJobs(ctx, []NewJob{{Job: sampleJob(token), First: first}, {Job: sampleJob(token + alongside), First: first}})
 		if err != nil {
 			fmt.Println("error", err)
 			continue
 		}
 		fmt.Println("held", token)
-		if err := l.Advance(ctx, Transition{Job: id, From: "held", To: "found", At: at, SlurmJobID: 7}); err != nil {
+		fmt.Println("held", token+alongside)
+		if err := l.Advance(ctx, Transition{Job: ids[0], From: "held", To: "found", At: at, SlurmJobID: 7}); err != nil {
 			fmt.Println("error", err)
 			continue
 		}
@@ -147,9 +152,16 @@ func (f failer) sound(path, what string, acknowledged map[string]string) {
 	if err != nil {
 		f.t.Fatalf("%s: %v", what, err)
 	}
+	alone := map[string]int{}
 	for _, s := range stories {
+		alone[strings.TrimSuffix(s.Job.Token, alongside)]++
 		if want := map[string]int{"held": 1, "found": 2}[s.Job.State]; len(s.Events) != want {
 			f.t.Errorf("%s: %s is %s with %d events: half a transition", what, s.Job.Token, s.Job.State, len(s.Events))
+		}
+	}
+	for token, rows := range alone {
+		if rows != 2 {
+			f.t.Errorf("%s: of two jobs that were added together, %s is there alone", what, token)
 		}
 	}
 	if _, err := l.AddJob(f.t.Context(), sampleJob("after"), Event{At: at, State: "held"}, nil); err != nil {
@@ -161,7 +173,7 @@ func (f failer) sound(path, what string, acknowledged map[string]string) {
 func eachOperation(t *testing.T, how string, errno syscall.Errno, check func(what string, first life)) {
 	f := newFailer(t)
 	whole := f.run(filepath.Join(t.TempDir(), "log.db"), "whole", "once", errno, 1<<30)
-	if whole.operations < 20 || len(whole.errors) > 0 || len(whole.acknowledged) != childJobs {
+	if whole.operations < 20 || len(whole.errors) > 0 || len(whole.acknowledged) != 2*childJobs {
 		t.Fatalf("without a fault: %+v", whole)
 	}
 	step := 1

@@ -82,12 +82,19 @@ func (m *Manager) write(ctx context.Context) {
 			retry = nil
 		case s := <-m.queue:
 			beat.Turn()
-			// What is late goes first, so that the rows keep their order.
-			if s.proof != nil || len(late.waiting) > 0 || !m.record(writing, s) {
-				m.put(&late, s)
-			}
+			// What is late goes first.
+			m.writeNow(writing, s, &late)
 		}
 		m.backlogged.Store(int64(len(late.waiting)))
+	}
+}
+
+// writeNow writes a submission and what waits behind it.
+func (m *Manager) writeNow(ctx context.Context, s submission, late *backlog) {
+	group, proof := m.group(s)
+	m.recordGroup(ctx, group, late)
+	if proof != nil {
+		m.put(late, *proof)
 	}
 }
 
@@ -140,9 +147,7 @@ func (m *Manager) writeLast(ctx context.Context, late *backlog) {
 	for {
 		select {
 		case s := <-m.queue:
-			if s.proof != nil || len(late.waiting) > 0 || !m.record(ctx, s) {
-				m.put(late, s)
-			}
+			m.writeNow(ctx, s, late)
 			continue
 		default:
 		}

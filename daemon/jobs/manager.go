@@ -477,42 +477,6 @@ func (m *Manager) enqueue(s submission) bool {
 	}
 }
 
-// record makes a submission durable and takes its job up. It reports whether the row is there.
-func (m *Manager) record(ctx context.Context, s submission) bool {
-	logger := m.config.Logger.With("token", s.job.Token)
-	if s.payload != nil {
-		if err := m.config.Spool.PutJob(s.job.Token, *s.payload); err != nil {
-			logger.Error("job not spooled yet", "error", err)
-			return false
-		}
-	}
-	id, err := m.config.Log.AddJob(ctx, s.job, s.first, s.decision)
-	if err != nil {
-		logger.Error("job not recorded yet", "error", err)
-		if s.payload != nil {
-			if err := m.config.Spool.Remove(s.job.Token); err != nil {
-				logger.Warn("spool not cleaned", "error", err)
-			}
-		}
-		return false
-	}
-	if s.payload != nil {
-		defer m.unreserve()
-	}
-	m.config.Failpoint(s.first.State + ":written")
-	logger.Info("job recorded", "state", s.first.State, "code", s.first.Code, "uid", s.job.UID, "asked", s.job.Asked.String())
-	m.say(s.job, s.decision)
-	if s.job.Finished {
-		return true
-	}
-	s.job.ID = id
-	m.mu.Lock()
-	m.open[s.job.Token] = &life{job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
-	m.mu.Unlock()
-	m.poke()
-	return true
-}
-
 // poke asks the loop for a look without waiting for its next turn.
 func (m *Manager) poke() {
 	select {

@@ -152,7 +152,7 @@ func (sevenGiB) Estimate(_ context.Context, _ estimator.Job, bundle []byte, prof
 }
 
 type bench struct {
-	t       *testing.T
+	t       testing.TB
 	slurm   *cluster
 	manager *Manager
 	log     *decisionlog.Log
@@ -160,7 +160,7 @@ type bench struct {
 	dir     string
 }
 
-func newBench(t *testing.T, mode Mode, hold time.Duration) *bench {
+func newBench(t testing.TB, mode Mode, hold time.Duration) *bench {
 	t.Helper()
 	dir := t.TempDir()
 	log, err := decisionlog.Open(t.Context(), filepath.Join(dir, "db"))

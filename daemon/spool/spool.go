@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -94,11 +95,45 @@ func Open(dir string) (*Spool, error) {
 
 // PutJob stores a job.
 func (s *Spool) PutJob(token string, j Job) error {
-	data, err := json.Marshal(j)
-	if err != nil {
-		return fmt.Errorf("spool job: %w", err)
+	return s.PutJobs(func(yield func(string, Job) bool) { yield(token, j) })
+}
+
+// writers is how many files are written at once: the file system makes several durable with one write of its journal.
+const writers = 8
+
+// PutJobs stores jobs, by their tokens; the folder is synced once for all. After an error some may be there.
+func (s *Spool) PutJobs(jobs iter.Seq2[string, Job]) error {
+	var (
+		wait sync.WaitGroup
+		mu   sync.Mutex
+		errs error
+	)
+	places := make(chan struct{}, writers)
+	failed := func(err error) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		errs = errors.Join(errs, err)
+		return errs != nil
 	}
-	return s.put(token, jobSuffix, data)
+	for token, j := range jobs {
+		data, err := json.Marshal(j)
+		if err != nil {
+			err = fmt.Errorf("spool job: %w", err)
+		}
+		places <- struct{}{}
+		if failed(err) {
+			break
+		}
+		wait.Go(func() {
+			defer func() { <-places }()
+			failed(s.place(token, jobSuffix, data))
+		})
+	}
+	wait.Wait()
+	if errs != nil {
+		return errs
+	}
+	return s.sync()
 }
 
 // Job reads a job.
@@ -200,7 +235,15 @@ func readWhole(path string, limit int64) ([]byte, error) {
 }
 
 // put writes the whole file or nothing, and returns only when it would survive a power cut.
-func (s *Spool) put(token, suffix string, data []byte) (err error) {
+func (s *Spool) put(token, suffix string, data []byte) error {
+	if err := s.place(token, suffix, data); err != nil {
+		return err
+	}
+	return s.sync()
+}
+
+// place is put, but for the name of the file, which survives a power cut after sync only.
+func (s *Spool) place(token, suffix string, data []byte) (err error) {
 	path, err := s.path(token, suffix)
 	if err != nil {
 		return err
@@ -224,12 +267,17 @@ func (s *Spool) put(token, suffix string, data []byte) (err error) {
 	if err := part.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(part.Name(), path); err != nil {
-		return err
-	}
+	return os.Rename(part.Name(), path)
+}
+
+// sync makes the names in the folder durable.
+func (s *Spool) sync() error {
 	dir, err := os.Open(s.dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("write spool: %w", err)
 	}
-	return errors.Join(dir.Sync(), dir.Close())
+	if err := errors.Join(dir.Sync(), dir.Close()); err != nil {
+		return fmt.Errorf("write spool: %w", err)
+	}
+	return nil
 }

@@ -4,7 +4,9 @@
  * prints its id, when it was asked for (ms since 1970) and for how long (us); or "refused" with Slurm's reason. A controller that is away is asked again,
  * and that is one line "again".
  *
- *   submit COUNT PER_SECOND WORK_DIR CONSTRAINT
+ *   submit COUNT PER_SECOND WORK_DIR CONSTRAINT [BEGIN_SECONDS SCRIPT_BYTES]
+ *
+ * BEGIN_SECONDS says in how many seconds a job may begin, SCRIPT_BYTES how long its script is.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -33,10 +35,21 @@ static int away(int error)
 
 int main(int argc, char **argv)
 {
-	if (argc != 5) {
-		fprintf(stderr, "submit COUNT PER_SECOND WORK_DIR CONSTRAINT\n");
+	if (argc != 5 && argc != 7) {
+		fprintf(stderr, "submit COUNT PER_SECOND WORK_DIR CONSTRAINT [BEGIN_SECONDS SCRIPT_BYTES]\n");
 		return 2;
 	}
+	static const char head[] = "#!/bin/sh\nexit 0\n";
+	long begin_seconds = argc == 7 ? strtol(argv[5], NULL, 10) : 0, script_bytes = argc == 7 ? strtol(argv[6], NULL, 10) : 0;
+	if (script_bytes < (long)sizeof head)
+		script_bytes = sizeof head;
+	char *script = malloc((size_t)script_bytes + 1);
+	if (!script)
+		return 2;
+	memset(script, '#', (size_t)script_bytes);
+	memcpy(script, head, sizeof head - 1);
+	script[script_bytes - 1] = '\n';
+	script[script_bytes] = 0;
 	long count = strtol(argv[1], NULL, 10);
 	double rate = strtod(argv[2], NULL);
 	char *environment[] = {"PATH=/usr/bin:/bin", NULL};
@@ -51,7 +64,9 @@ int main(int argc, char **argv)
 		job_desc_msg_t job;
 		slurm_init_job_desc_msg(&job);
 		job.name = "load";
-		job.script = "#!/bin/sh\nexit 0\n";
+		job.script = script;
+		if (begin_seconds > 0)
+			job.begin_time = time(NULL) + begin_seconds;
 		job.argc = 1;
 		job.argv = words;
 		job.environment = environment;
@@ -81,5 +96,6 @@ int main(int argc, char **argv)
 		}
 		printf("refused %d %s\n", error, slurm_strerror(error));
 	}
+	free(script);
 	return 0;
 }
