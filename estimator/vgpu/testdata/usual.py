@@ -249,6 +249,27 @@ def asks_for_its_names():
         optimizer.step()
 
 
+def asks_for_settings():
+    """vars() of something is no question for the function's own names, which stay known: this branch is taken at every step, and was."""
+    batches, model = loader(), Net().cuda()
+    print(sorted(vars(args)), file=sys.stderr)
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    often, total = 1, 0
+    for i, (x, _) in enumerate(batches):
+        optimizer.zero_grad()
+        loss = model(x.cuda()).square().mean()
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+        reports = (i + 1) % often == 0
+        if reports:
+            average = total / often
+            print(i, file=sys.stderr)
+            total = 0
+        if math.isnan(average):
+            break
+
+
 class Trainer:
     def __init__(self):
         self.model = Net().cuda()

@@ -82,8 +82,10 @@ def is_users_function(value):
 def definition(function):
     """The syntax of a function of the program's; None for others."""
     code = code_of(function)
-    if not inspect.iscode(code):
-        return None
+    return _definition_of(code) if inspect.iscode(code) else None
+
+
+def _definition_of(code):
     if code not in _definitions:
         _definitions[code] = None
         for node in ast.walk(tree(code.co_filename) or ast.Module([], [])):
@@ -160,12 +162,24 @@ def _names(frame):
         return frame.f_locals
     if sys.version_info >= (3, 13):
         return dict(frame.f_locals)
-    if "locals" in code.co_names or "vars" in code.co_names:
+    if _asks_for_locals(code):
         return {}
     names = frame.f_locals
     kept = dict(names)
     names.clear()
     return kept
+
+
+def _asks_for_locals(code):
+    """Whether a function asks for the dictionary of its names: by locals(), or by vars() of nothing; what vars() says of something is another dictionary."""
+    if "locals" not in code.co_names and "vars" not in code.co_names:
+        return False
+    node = _definition_of(code)
+    if node is None:
+        return True
+    nodes = list(inside(body_of(node)))
+    of_something = {id(n.func) for n in nodes if isinstance(n, ast.Call) and len(n.args) == 1 and not isinstance(n.args[0], ast.Starred)}
+    return any(isinstance(n, ast.Name) and (n.id == "locals" or n.id == "vars" and id(n) not in of_something) for n in nodes)
 
 
 class Called:
