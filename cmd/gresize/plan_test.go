@@ -46,7 +46,7 @@ func TestPlanOfResnet50(t *testing.T) {
 }
 
 func TestPlanThatCannotBe(t *testing.T) {
-	code, out, _ := runPlan(recordedTraces+"/resnet50_2.6.json.gz", "--target", "100MiB", "--effort", "1")
+	code, out, _ := runPlan(recordedTraces+"/resnet50_2.6.json.gz", "--target", "100MiB", "--effort", "1", "--time-limit", "10m")
 	if code != exitDoesNotFit || strings.Count(out, "no plan: request ") != 1 || strings.Count(out, "on the card at once") != 1 {
 		t.Errorf("exit %d:\n%s", code, out)
 	}

@@ -75,6 +75,13 @@ func TestProofsAreTrue(t *testing.T) {
 		if r.HeightBytes != best || !r.Optimal() {
 			t.Fatalf("height %d, bound %d, the lowest is %d", r.HeightBytes, r.BoundBytes, best)
 		}
+		goal := rapid.Uint64Range(best, best+3).Draw(t, "goal")
+		if r, err = Plan(t.Context(), blocks, Options{GoalBytes: goal, OnlyGoal: true}); err != nil || r.HeightBytes > goal || r.Verify(blocks) != nil {
+			t.Fatalf("height %d, the lowest is %d and %d would do: %v", r.HeightBytes, best, goal, err)
+		}
+		if r, err = Plan(t.Context(), blocks, Options{GoalBytes: best - 1, OnlyGoal: true}); err != nil || r.HeightBytes < best || r.Verify(blocks) != nil {
+			t.Fatalf("height %d, the lowest is %d: %v", r.HeightBytes, best, err)
+		}
 	})
 }
 
@@ -139,13 +146,32 @@ func TestNothingToPlan(t *testing.T) {
 }
 
 // TestTheBestSoFar: a search without end is ended by its context, and what it has found is the answer.
-func TestTheBestSoFar(t *testing.T) {
+// hardBlocks are blocks whose search ends with its nodes.
+func hardBlocks() []Block {
 	random := rand.New(rand.NewPCG(7, 7))
 	blocks := make([]Block, 600)
 	for i := range blocks {
 		start := int64(random.IntN(400))
 		blocks[i] = Block{start, start + 1 + int64(random.IntN(120)), 1 + uint64(random.IntN(1<<20))}
 	}
+	return blocks
+}
+
+// TestOnlyTheGoal: what is good enough ends the work, whatever effort is left.
+func TestOnlyTheGoal(t *testing.T) {
+	blocks := hardBlocks()
+	quick, err := Plan(t.Context(), blocks, Options{MaxNodes: -1})
+	if err != nil || quick.Optimal() {
+		t.Fatalf("%+v, %v", quick, err)
+	}
+	r, err := Plan(t.Context(), blocks, Options{MaxNodes: 1 << 60, GoalBytes: quick.HeightBytes, OnlyGoal: true})
+	if err != nil || r.Nodes != 0 || r.Cut || r.HeightBytes > quick.HeightBytes {
+		t.Errorf("%d nodes, cut %v, height %d, %v", r.Nodes, r.Cut, r.HeightBytes, err)
+	}
+}
+
+func TestTheBestSoFar(t *testing.T) {
+	blocks := hardBlocks()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	began := time.Now()

@@ -16,6 +16,8 @@ type Options struct {
 	MaxNodes int64
 	// GoalBytes is a height that would do; it is searched first. 0 means none.
 	GoalBytes uint64
+	// OnlyGoal ends the work where a layout of GoalBytes is known, and searches for nothing lower: that is harder.
+	OnlyGoal bool
 }
 
 // DefaultMaxNodes is the default of Options.MaxNodes.
@@ -58,7 +60,7 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 		r.keep(pool)
 	}
 	for _, order := range []string{"WA", "AW"} {
-		if r.Optimal() || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
+		if r.Optimal() || r.enough(o) || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
 			break
 		}
 		if l := skyline(ctx, blocks, ranks(blocks, nil, order, nil)); l != nil {
@@ -68,16 +70,19 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 	if o.MaxNodes == 0 {
 		o.MaxNodes = DefaultMaxNodes
 	}
-	if !r.Optimal() && o.MaxNodes > 0 && len(blocks) <= maxSearchBlocks {
+	if !r.Optimal() && !r.enough(o) && o.MaxNodes > 0 && len(blocks) <= maxSearchBlocks {
 		if p := newProblem(ctx, blocks); p != nil {
 			r.improve(blocks, p, o)
 		}
 	}
-	if r.Cut = !r.Optimal() && ctx.Err() != nil; r.Method == "empty" {
+	if r.Cut = !r.Optimal() && !r.enough(o) && ctx.Err() != nil; r.Method == "empty" {
 		return nil, fmt.Errorf("no layout yet: %w", ctx.Err())
 	}
 	return r, nil
 }
+
+// enough tells that nothing better is wanted.
+func (r *Result) enough(o Options) bool { return o.OnlyGoal && r.HeightBytes <= o.GoalBytes }
 
 func (r *Result) keep(l *Layout) {
 	if l.HeightBytes < r.HeightBytes {
@@ -111,6 +116,9 @@ func (r *Result) improve(blocks []Block, p *problem, o Options) {
 	}
 	if goal := int64(min(o.GoalBytes, MaxTotalBytes) / p.unit); low < goal && goal < high {
 		at(goal, maxNodes/4+1)
+	}
+	if o.OnlyGoal {
+		return
 	}
 	for target, share := low, maxNodes/2+1; low < high && r.Nodes < maxNodes && !p.ended(); target, share = low+(high-low)/2, maxNodes/8+1 {
 		if !at(target, share) {

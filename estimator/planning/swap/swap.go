@@ -137,6 +137,8 @@ type Plan struct {
 	HostBytes uint64  `json:"host_bytes"`
 	Moves     []Move  `json:"moves"`
 	Pieces    []Piece `json:"pieces"`
+	// tightened: what was chosen leaves less on the card than the target, so that addresses were found.
+	tightened bool
 }
 
 // StallNanos is what swapping costs.
@@ -237,6 +239,9 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 	if need := (*NeedError)(nil); layoutNodes < 0 || errors.As(err, &need) && need.TargetBytes == targetBytes {
 		return quick, quickOutcomes, err
 	}
+	if quick != nil && (quick.StallNanos() == 0 || !quick.tightened) {
+		return quick, quickOutcomes, nil // a search gives the same choice other addresses
+	}
 	p, outcomes, err := within(ctx, j, targetBytes, link, layoutNodes)
 	if quick != nil && (p == nil || p.StallNanos() > quick.StallNanos()) {
 		return quick, quickOutcomes, nil
@@ -280,11 +285,11 @@ func within(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNo
 		if ctx.Err() != nil { // what there is gets its addresses all the same, without a search
 			nodes, placing = -1, context.WithoutCancel(ctx)
 		}
+		best.TargetBytes, best.tightened = targetBytes, inner < targetBytes
 		height, err := best.place(placing, j, nodes)
 		if err != nil {
 			return nil, outcomes, err
 		}
-		best.TargetBytes = targetBytes
 		if height <= targetBytes {
 			return best, outcomes, nil
 		}
@@ -306,7 +311,7 @@ func (p *Plan) place(ctx context.Context, j *Job, nodes int64) (height uint64, e
 	for i, piece := range p.Pieces {
 		blocks[i] = layout.Block{Start: piece.From, End: piece.To, SizeBytes: j.Blocks[piece.Block].SizeBytes}
 	}
-	r, err := layout.Plan(ctx, blocks, layout.Options{MaxNodes: nodes})
+	r, err := layout.Plan(ctx, blocks, layout.Options{MaxNodes: nodes, GoalBytes: p.TargetBytes, OnlyGoal: true})
 	if err != nil {
 		return 0, err
 	}

@@ -201,6 +201,20 @@ func hold(t failer, j *Job, p *Plan, target uint64) {
 }
 
 // TestTheEndOfTheContext: what was found by then is placed or refused, and nothing is called impossible for want of time.
+// TestAPlanThatCannotGetBetterIsTaken: no effort is spent on other addresses for the same choice.
+func TestAPlanThatCannotGetBetterIsTaken(t *testing.T) {
+	j := training(300, 1, 10_000)
+	for i := range j.Blocks { // sizes that no pool holds without gaps, so that a search would not end
+		j.Blocks[i].SizeBytes += uint64(i*i*7919) % (3 * mib)
+	}
+	for _, target := range []uint64{1 << 40, 400 * mib} {
+		p, _, err := Make(t.Context(), j, target, slowLink, 1<<60)
+		if err != nil || p.tightened {
+			t.Errorf("%v, %+v", err, p)
+		}
+	}
+}
+
 func TestTheEndOfTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
