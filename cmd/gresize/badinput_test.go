@@ -78,7 +78,13 @@ func TestBadInput(t *testing.T) {
 		{name: "a sitecustomize of the site", long: true, command: []string{"sh", "-c", "PYTHONPATH=$PYTHONPATH:" + site(t) + " exec " + real + " -c \"$0\"", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: statusFits},
 		{name: "an LD_PRELOAD of its own", long: true, command: []string{"env", "LD_PRELOAD=libc.so.6", real, train}, status: statusFits},
 		{name: "a child interpreter", long: true, command: []string{"bash", "-c", "exec bash -c '" + real + " " + train + "'"}, status: statusFits},
+		{name: "a child by python -I", long: true, command: []string{real, "-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-I', '" + train + "']))"}, status: statusFits},
+		{name: "another program in its place", long: true, command: []string{real, "-c", "import os, sys; os.execv(sys.executable, [sys.executable, '-E', '" + train + "'])"}, status: statusFits},
+		{name: "an LD_LIBRARY_PATH of its own", long: true, command: []string{"env", "LD_LIBRARY_PATH=/usr/lib", real, train}, status: statusFits},
+		{name: "an LD_PRELOAD that is not there", long: true, command: []string{"env", "LD_PRELOAD=/nowhere/lib.so", real, train}, status: statusFits},
+		{name: "few files and no locked memory", long: true, command: []string{"sh", "-c", "ulimit -n 16; ulimit -l 0; exec " + real + " " + train}, status: statusFits},
 		// What takes the virtual GPU away is said.
+		{name: "a child with an empty environment", long: true, command: []string{real, "-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '" + train + "'], env={}))"}, status: statusUnknown, reason: "environment_replaced"},
 		{name: "an LD_AUDIT of its own", command: []string{"env", "-u", "LD_LIBRARY_PATH", "LD_AUDIT=/nowhere.so", real, train}, status: statusUnknown, reason: "environment_replaced"},
 		{name: "env -i", command: []string{"env", "-i", real, train}, status: statusUnknown, reason: "environment_replaced"},
 		{name: "a second stage by python -I that is killed", long: true, command: []string{"sh", "-c", real + " " + train + " && " + real +
@@ -86,7 +92,18 @@ func TestBadInput(t *testing.T) {
 		{name: "a limit on address space", command: []string{"sh", "-c", "ulimit -v 12000000; exec " + real + " -c \"$0\"", "import torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" + toy}, status: statusUnknown, reason: "address_space"},
 		{name: "a fork bomb", command: []string{"bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"}, status: statusUnknown, reason: "too_many_processes"},
 		{name: "the disk is full", command: []string{"sh", "-c", "head -c 3G /dev/zero > big; exit $?"}, status: statusUnknown, reason: "out_of_disk"},
-		{name: "no memory for the program", command: []string{"sh", "-c", "ulimit -v 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "out_of_host_memory"},
+		{name: "no memory for the program", command: []string{"python3", "-c", "x = bytearray(1 << 62)"}, status: statusUnknown, reason: "out_of_host_memory"},
+		{name: "a limit on address space, and no GPU", command: []string{"sh", "-c", "ulimit -v 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "address_space"},
+		{name: "a limit on data, and no GPU", command: []string{"sh", "-c", "ulimit -d 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "address_space"},
+		{name: "no room for the linker", long: true, command: []string{"sh", "-c", "ulimit -d 100000; exec " + real + " " + train}, status: statusUnknown, reason: "address_space"},
+		// Memory of the card counts for nothing where the kernel promises no more than there is (vm.overcommit_memory=2), which is played by a limit on data.
+		{name: "a limit on data", command: []string{"sh", "-c", "ulimit -d 4000000; exec " + real + " -c \"$0\"", "import torch\nx = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range(24)]\n" + toy}, status: statusFits},
+		{name: "a limit on address space, and much of it for the program", long: true, command: []string{"sh", "-c", "ulimit -v 700000000; exec " + real + " -c \"$0\"", "import mmap, torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" +
+			"y = mmap.mmap(-1, 250 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n" + toy}, status: statusFits},
+		{name: "no more files", command: []string{"sh", "-c", "ulimit -n 16; exec python3 -c 'x = [open(\"/dev/null\") for _ in range(64)]'"}, status: statusUnknown, reason: "resource_limit"},
+		{name: "no longer files", command: []string{"sh", "-c", "ulimit -f 1; head -c 1M /dev/zero > big"}, status: statusUnknown, reason: "resource_limit"},
+		{name: "no more time on the CPU", command: []string{"sh", "-c", "ulimit -t 1; exec python3 -c 'while True: pass'"}, status: statusUnknown, reason: "resource_limit"},
+		{name: "no room for the reports", command: []string{"sh", "-c", "head -c 1G /dev/zero > $GRESIZE_VGPU_REPORT_DIR/x; exit 0"}, status: statusUnknown, reason: "out_of_disk"},
 		{name: "killed", command: []string{"sh", "-c", "kill -KILL $$"}, status: statusUnknown, reason: "out_of_host_memory"},
 		{name: "a wheel of another architecture", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + foreignTorch(t) + "'); import torch"}, status: statusUnknown, reason: "other_architecture"},
 		{name: "a library that has no stub", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" +

@@ -3,16 +3,20 @@ package probe
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"syscall"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/probe/hostmem"
 )
 
 // The words of the C library and of Python for what a machine, or the sandbox, does not give. They never make an answer
 // surer: a command that failed with them may not be at fault itself.
 var (
 	noSpace  = regexp.MustCompile(`No space left on device|Disk quota exceeded`)
-	noMemory = regexp.MustCompile(`Cannot allocate memory|can't allocate memory|\bMemoryError|std::bad_alloc`)
+	noMemory = regexp.MustCompile(`[Cc]annot allocate memory|can't allocate memory|\bMemoryError|std::bad_alloc`)
+	noFiles  = regexp.MustCompile(`Too many open files`)
+	tooLarge = regexp.MustCompile(`File too large`)
 	noCUDA   = regexp.MustCompile(`\blib(?:cu|nv|nccl)[A-Za-z0-9_.*\[\]-]*.{0,40}(?:cannot open shared object file|not found in the system path)`)
 )
 
@@ -24,20 +28,65 @@ func (r *run) blame(reports Reports) []estimator.Reason {
 	var found []estimator.Reason
 	text := r.output.text()
 	signal := r.exit.Code - 128 // as a shell says it of its child
+	limits := r.exit.Limits
+	add := func(code, format string, args ...any) {
+		found = append(found, reason(code, fmt.Sprintf(format, args...)))
+	}
 	switch {
+	case limits.CPUSeconds > 0 && (signal == int(syscall.SIGKILL) || signal == int(syscall.SIGXCPU)):
+		add("resource_limit", "a process was ended at its time on the CPU: %d s (ulimit -t)", limits.CPUSeconds)
 	case signal == int(syscall.SIGKILL):
-		found = append(found, reason("out_of_host_memory", "a process was killed, as the kernel does when the machine or the job's group has no memory left"))
+		add("out_of_host_memory", "a process was killed, as the kernel does when the machine or the job's group has no memory left")
+	case signal == int(syscall.SIGXFSZ):
+		add("resource_limit", "a file grew to the limit of %d bytes (ulimit -f)", limits.FileBytes)
 	case faultSignals[signal] != "" && reports.TorchSeen:
-		found = append(found, reason("crashed_on_virtual", "ended by "+faultSignals[signal]))
+		add("crashed_on_virtual", "ended by %s", faultSignals[signal])
 	}
 	if noSpace.MatchString(text) {
-		found = append(found, reason("out_of_disk", fmt.Sprintf("%q", noSpace.FindString(text))))
+		add("out_of_disk", "%q", noSpace.FindString(text))
 	}
-	if noMemory.MatchString(text) && signal != int(syscall.SIGKILL) {
-		found = append(found, reason("out_of_host_memory", fmt.Sprintf("%q", noMemory.FindString(text))))
+	if word := noMemory.FindString(text); word != "" && signal != int(syscall.SIGKILL) {
+		if limit := memoryLimits(limits); limit != "" {
+			add("address_space", "%q, under %s", word, limit)
+		} else {
+			add("out_of_host_memory", "%q", word)
+		}
+	}
+	if noFiles.MatchString(text) {
+		add("resource_limit", "%q: %d are allowed (ulimit -n)", noFiles.FindString(text), limits.OpenFiles)
+	}
+	if tooLarge.MatchString(text) && limits.FileBytes > 0 {
+		add("resource_limit", "%q: %d bytes are allowed (ulimit -f)", tooLarge.FindString(text), limits.FileBytes)
 	}
 	if !reports.TorchSeen && noCUDA.MatchString(text) {
-		found = append(found, reason("environment_replaced", "a program that nobody saw wants a library of NVIDIA's: "+noCUDA.FindString(text)))
+		add("environment_replaced", "a program that nobody saw wants a library of NVIDIA's: %s", noCUDA.FindString(text))
+	}
+	return found
+}
+
+// memoryLimits names the limits on the memory of one process.
+func memoryLimits(l hostmem.Limits) string {
+	var names []string
+	if l.AddressBytes > 0 {
+		names = append(names, fmt.Sprintf("a limit of %d MiB on address space (ulimit -v)", l.AddressBytes>>20))
+	}
+	if l.DataBytes > 0 {
+		names = append(names, fmt.Sprintf("a limit of %d MiB on data (ulimit -d)", l.DataBytes>>20))
+	}
+	return strings.Join(names, " and ")
+}
+
+// leastFileBytes is what the reports of a process may need.
+const leastFileBytes = 64 << 20
+
+// unwritten names what may have kept processes from leaving their reports.
+func (r *run) unwritten() []estimator.Reason {
+	var found []estimator.Reason
+	if r.reportsFull {
+		found = append(found, reason("out_of_disk", "the place for the reports was full: they are not complete"))
+	}
+	if n := r.exit.Limits.FileBytes; n > 0 && n < leastFileBytes {
+		found = append(found, reason("resource_limit", fmt.Sprintf("files may have %d bytes (ulimit -f): a report may be cut off", n)))
 	}
 	return found
 }

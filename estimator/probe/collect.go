@@ -55,6 +55,13 @@ func collect(from, to string) error {
 	return nil
 }
 
+// full says whether a directory has no room for another report.
+func full(dir string) bool {
+	const least = 64 << 10
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && st.Bsize > 0 && int64(st.Bavail) < least/st.Bsize
+}
+
 // copyRegular copies one file unless it is no regular file or too large.
 func copyRegular(dir int, name, to string, limit int64) (int64, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

@@ -81,6 +81,7 @@ func (r *run) conclude() (Result, error) {
 	if m.Outcome == trace.Crashed || m.Outcome == trace.Stopped && m.ExitStatus != 0 {
 		m.Reasons = append(m.Reasons, r.blame(reports)...)
 	}
+	m.Reasons = append(m.Reasons, r.unwritten()...)
 	switch m.Outcome {
 	case trace.Completed, trace.Stopped, trace.NoStep, trace.Timeout:
 		if len(reports.Ranks) == 0 && reports.TorchSeen {

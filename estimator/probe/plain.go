@@ -50,7 +50,7 @@ func (r *run) executePlain(ctx context.Context) error {
 	stopWatching := r.watch(reportDir, begin)
 	err = cmd.Wait()
 	stopWatching()
-	r.exit.HostPeakBytes = sampler.Stop().NeedBytes
+	r.exit.HostPeakBytes, r.exit.Limits = sampler.Stop().NeedBytes, sampler.Limits()
 	r.ranFor = time.Since(begin)
 	// What it left in its group ends with it.
 	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
@@ -64,5 +64,6 @@ func (r *run) executePlain(ctx context.Context) error {
 	if err != nil && cmd.ProcessState == nil {
 		return errors.Join(errors.New("probe: wait for the command"), err)
 	}
+	r.reportsFull = full(reportDir)
 	return collect(reportDir, r.reportDir())
 }

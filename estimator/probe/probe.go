@@ -192,6 +192,8 @@ type run struct {
 	values string
 	// cancelled says that the caller ended the run, not its budget.
 	cancelled bool
+	// reportsFull says that the place for reports had no room left.
+	reportsFull bool
 }
 
 // execute runs the command to its end and leaves its reports in the private directory.
@@ -225,6 +227,7 @@ func (r *run) execute(ctx context.Context) error {
 		r.seen = &seen
 	}
 	r.ranFor = time.Since(begin)
+	r.reportsFull = full(p.ReportPath())
 	return collect(p.ReportPath(), r.reportDir())
 }
 

@@ -99,7 +99,7 @@ var limits = map[string]estimator.Confidence{
 	"phase_not_reached": estimator.Low, "cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
 	"stub_missing": estimator.Unknown, "other_architecture": estimator.Unknown, "environment_replaced": estimator.Unknown, "python_layer_missing": estimator.Unknown,
 	"address_space": estimator.Unknown, "symbol_missing": estimator.Low, "out_of_disk": estimator.Low, "out_of_host_memory": estimator.Low,
-	"too_many_processes": estimator.Low, "crashed_on_virtual": estimator.Low,
+	"too_many_processes": estimator.Low, "resource_limit": estimator.Low, "crashed_on_virtual": estimator.Low,
 }
 
 // judgeReasons looks at what the runner and the reports found; what is found from here on brings its own limit.

@@ -54,6 +54,7 @@ type Sampler struct {
 	inside bool
 
 	peak, notified Use
+	limits         Limits
 	known          map[int]*process // by number, as at the last look
 	lastSum        int64            // plain sum when every mapping was looked at
 	lastUse        Use
@@ -94,6 +95,9 @@ func (s *Sampler) Stop() Use {
 	s.done.Wait()
 	return s.peak
 }
+
+// Limits are those that the processes were under; to be asked after Stop.
+func (s *Sampler) Limits() Limits { return s.limits }
 
 func (s *Sampler) run() {
 	defer s.done.Done()
@@ -142,6 +146,7 @@ func (s *Sampler) look(pids []int) (sum, grown, spike int64) {
 		switch {
 		case p == nil:
 			p = &process{status: now}
+			s.limits = s.limits.lowered(readLimits(pid))
 		case reporting:
 			if !p.frozen { // what it took since the last look was still the program's
 				p.ownBytes += max(0, had-p.ownBytes-p.sharedBytes)
@@ -201,6 +206,7 @@ func (s *Sampler) lookClosely(pids []int, sum int64) {
 		device += p.mappings.deviceBytes
 		nameless += p.mappings.namelessBytes
 		sharedFiles += p.mappings.sharedFileBytes
+		s.limits = s.limits.lowered(readLimits(pid))
 		pinned.add(pid, p.parent, p.mappings.pinned)
 		for path, resident := range p.mappings.libraries { // most of the pages that processes have of one are the same
 			libraries[path] = max(libraries[path], resident)

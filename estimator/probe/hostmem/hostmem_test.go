@@ -351,3 +351,33 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestLimits(t *testing.T) {
+	const text = `Limit                     Soft Limit           Hard Limit           Units     
+Max cpu time              unlimited            unlimited            seconds   
+Max file size             0                    unlimited            bytes     
+Max data size             1073741824           unlimited            bytes     
+Max open files            8                    4096                 files     
+Max address space         unlimited            unlimited            bytes     
+`
+	got := parseLimits([]byte(text))
+	if want := (Limits{FileBytes: 1, DataBytes: 1 << 30, OpenFiles: 8}); got != want {
+		t.Errorf("%+v", got)
+	}
+	if lower := got.lowered(Limits{AddressBytes: 5, DataBytes: 1 << 31, OpenFiles: 4}); lower != (Limits{FileBytes: 1, DataBytes: 1 << 30, OpenFiles: 4, AddressBytes: 5}) {
+		t.Errorf("%+v", lower)
+	}
+}
+
+// TestLimitsOfARun: a limit that a process has only for a while is kept.
+func TestLimitsOfARun(t *testing.T) {
+	h := begin(t, "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (777, resource.RLIM_INFINITY))\nstage()\nresource.setrlimit(resource.RLIMIT_CPU, (-1, -1))\nstage()")
+	s := &Sampler{list: h.tree}
+	s.sample()
+	h.next()
+	s.sample()
+	if l := s.Limits(); l.CPUSeconds != 777 {
+		t.Errorf("%+v", l)
+	}
+	h.end()
+}

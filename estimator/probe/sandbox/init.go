@@ -69,7 +69,7 @@ func initMain() int {
 		}
 	})
 	status := reap(pid)
-	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop().NeedBytes}
+	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop().NeedBytes, Limits: sampler.Limits()}
 	if status.Signaled() {
 		m.Signal = int(status.Signal())
 		m.Code = 128 + m.Signal

@@ -122,6 +122,8 @@ type Exit struct {
 	Bound Bound
 	// HostPeakBytes is the most that all processes together would have needed on a node with the GPU, see hostmem.Use.
 	HostPeakBytes int64
+	// Limits are the limits on resources that the command was under.
+	Limits hostmem.Limits
 	// Setup is the time from Start to the start of the command.
 	Setup time.Duration
 	// Notes say where the view of the file system is not the usual one.
@@ -170,15 +172,16 @@ type config struct {
 
 // message is what the inner stages tell the starting process.
 type message struct {
-	Kind   string   `json:"kind"` // ready, failed, memory, bound, exit
-	Op     string   `json:"op,omitempty"`
-	Errno  int      `json:"errno,omitempty"`
-	Text   string   `json:"text,omitempty"`
-	Code   int      `json:"code,omitempty"`
-	Signal int      `json:"signal,omitempty"`
-	Bytes  int64    `json:"bytes,omitempty"`
-	Notes  []string `json:"notes,omitempty"`
-	Disk   bool     `json:"disk,omitempty"`
+	Kind   string         `json:"kind"` // ready, failed, memory, bound, exit
+	Op     string         `json:"op,omitempty"`
+	Errno  int            `json:"errno,omitempty"`
+	Text   string         `json:"text,omitempty"`
+	Code   int            `json:"code,omitempty"`
+	Signal int            `json:"signal,omitempty"`
+	Bytes  int64          `json:"bytes,omitempty"`
+	Notes  []string       `json:"notes,omitempty"`
+	Disk   bool           `json:"disk,omitempty"`
+	Limits hostmem.Limits `json:"limits,omitzero"`
 }
 
 // Process is a running sandbox.
@@ -400,7 +403,7 @@ func (p *Process) take(m message, received *os.File) {
 		p.meet(Bound(m.Op), m.Text)
 	case m.Kind == "exit" && !p.exited:
 		p.exited = true
-		p.exit.Code, p.exit.Signal = m.Code, m.Signal
+		p.exit.Code, p.exit.Signal, p.exit.Limits = m.Code, m.Signal, m.Limits
 		p.exit.HostPeakBytes = max(p.exit.HostPeakBytes, m.Bytes)
 	}
 	if received != nil {

@@ -5,10 +5,13 @@
 #define _GNU_SOURCE
 #include "state.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 enum { PAGE_BYTES = 4096, ARENA_TIMES_CAPACITY = 8, MAX_OFFERED = 256 };
 /* PyTorch takes smaller requests than this in segments of other sizes, which tell nothing. */
@@ -68,12 +71,61 @@ static bool insert(struct gv_block block)
 	return true;
 }
 
+/* first_number reads the decimal number at the start of a file; -1 where there is none. */
+static int64_t first_number(const char *path)
+{
+	char text[32];
+	int64_t number;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+
+	if (fd >= 0)
+		close(fd);
+	if (length <= 0)
+		return -1;
+	text[length] = '\0';
+	text[strspn(text, "0123456789")] = '\0';
+	return gv_parse(text, &number) ? number : -1;
+}
+
+/* address_room is what a limit on address space leaves to this process. */
+static size_t address_room(void)
+{
+	struct rlimit limit;
+	int64_t pages;
+
+	if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	pages = first_number("/proc/self/statm");
+	return pages > 0 && (rlim_t)pages < limit.rlim_cur / PAGE_BYTES ? limit.rlim_cur - (rlim_t)pages * PAGE_BYTES : 0;
+}
+
+/*
+ * commit_is_scarce says whether what is mapped to be written counts against the program, touched or not: by a limit on its data (ulimit -d), or where the
+ * kernel promises no more memory than there is (vm.overcommit_memory=2). Large blocks are bare addresses then.
+ */
+static bool commit_is_scarce(void)
+{
+	enum { NEVER_MORE = 2 };
+	static int64_t policy = -2; /* not read */
+	struct rlimit limit;
+
+	if (policy == -2)
+		policy = first_number("/proc/sys/vm/overcommit_memory");
+	return policy == NEVER_MORE || (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY);
+}
+
 static void open_arena(int device)
 {
 	size_t bytes = round_up((size_t)gv_profile()->total_bytes * ARENA_TIMES_CAPACITY + GV_GRANULE, GV_GRANULE);
-	char *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t most = address_room() / 2 / GV_GRANULE * GV_GRANULE; /* the program's own memory needs addresses, too */
+	char *p = MAP_FAILED;
 
-	if (p == MAP_FAILED) { /* a limit on address space: every allocation is then mapped by itself */
+	if (bytes > most)
+		bytes = most;
+	if (bytes > GV_GRANULE)
+		p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED) { /* every allocation is then mapped by itself */
 		arena_bytes[device] = 0;
 		arena[device] = NULL;
 		return;
@@ -135,7 +187,8 @@ static void unmark(const struct gv_block *block)
 static bool map(struct gv_block *block, char *at)
 {
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0);
-	char *p = mmap(at, block->bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+	bool bare = block->kind == GV_DEVICE && block->bytes > GV_GRANULE && commit_is_scarce();
+	char *p = bare ? MAP_FAILED : mmap(at, block->bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
 
 	block->readable = p != MAP_FAILED;
 	if (p == MAP_FAILED && block->kind == GV_DEVICE)
