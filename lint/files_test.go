@@ -14,8 +14,8 @@ import (
 // maxLines is the length above which a file is no longer read in one go.
 const maxLines = 700
 
-// sourceFiles are the files in git or about to be, by their paths in the repository.
-func sourceFiles(t *testing.T, suffixes ...string) []string {
+// treeFiles are the files in git or about to be, by their paths in the repository.
+func treeFiles(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.Command("git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	cmd.Dir = ".."
@@ -23,8 +23,14 @@ func sourceFiles(t *testing.T, suffixes ...string) []string {
 	if err != nil {
 		t.Fatalf("git ls-files: %v", err)
 	}
+	return strings.Split(strings.Trim(string(out), "\x00"), "\x00")
+}
+
+// sourceFiles are those that people write, by the ends of their names.
+func sourceFiles(t *testing.T, suffixes ...string) []string {
+	t.Helper()
 	var files []string
-	for _, name := range strings.Split(string(out), "\x00") {
+	for _, name := range treeFiles(t) {
 		for _, suffix := range suffixes {
 			if strings.HasSuffix(name, suffix) && !strings.Contains(name, "testdata/") {
 				files = append(files, name)

@@ -7,13 +7,8 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/e2e/site"
@@ -23,19 +18,7 @@ import (
 // jobTimeout is far above what a job of the demo takes, hold included.
 const jobTimeout = 6 * time.Minute
 
-func main() {
-	build := flag.String("build", "build", "the build folder")
-	python := flag.String("python", site.Python("2.6.0"), "the folder with the python of a CUDA build of PyTorch and torchvision")
-	verbose := flag.Bool("v", false, "show how the cluster is started")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := demo(ctx, *build, *python, *verbose)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "demo:", err)
-		os.Exit(1)
-	}
-}
+func main() { site.Guided("demo", demo) }
 
 // job is one of the examples and what the demo says of it.
 type job struct {
@@ -45,18 +28,13 @@ type job struct {
 	after     minicluster.Job
 }
 
-func demo(ctx context.Context, build, python string, verbose bool) error {
-	log := io.Discard
-	if verbose {
-		log = os.Stderr
-	}
+func demo(ctx context.Context, g *site.Guide) error {
 	begin := time.Now()
 	fmt.Println("Starting a Slurm of three nodes on this machine: cpu1 (no GPU), gpu1 (RTX 3060, 12 GB), gpu2 (A100, 80 GB); gresized in enforce mode.\nNo GPU is used: both cards are virtual. Slurm, gresize, PyTorch and its memory allocator are real.")
-	s, err := site.Start(ctx, site.Options{Build: build, Log: log})
+	s, err := g.Start(ctx, site.Options{})
 	if err != nil {
 		return err
 	}
-	defer s.Stop()
 	out, err := s.Cluster.Run(ctx, minicluster.DefaultUser, "sinfo", "-N", "-o", "%8N %10P %8T %20G %f")
 	if err != nil {
 		return err
@@ -69,7 +47,7 @@ func demo(ctx context.Context, build, python string, verbose bool) error {
 		{name: "large", why: "GPT of 774 M parameters, batch 12 x 1024, bf16"},
 		{name: "unknown", why: "trains on what it got wrong: memory depends on values"},
 	}
-	if err := submit(ctx, s, python, jobs); err != nil {
+	if err := submit(ctx, s, g.Python, jobs); err != nil {
 		return err
 	}
 	for _, j := range jobs {
@@ -89,7 +67,7 @@ func demo(ctx context.Context, build, python string, verbose bool) error {
 	}
 	fmt.Println(indent(text))
 	if err := check(jobs); err != nil {
-		return fmt.Errorf("%w\n%s", err, s.Logs(30))
+		return err
 	}
 	fmt.Printf("\nDone in %s: two jobs moved to the small card, one kept the large one that it needs, one was left alone.\n", time.Since(begin).Round(time.Second))
 	return nil
@@ -120,7 +98,7 @@ func submit(ctx context.Context, s *site.Site, python string, jobs []*job) error
 func follow(ctx context.Context, s *site.Site, j *job) error {
 	var err error
 	if j.after, err = s.Cluster.WaitJob(ctx, j.id, "COMPLETED", jobTimeout); err != nil {
-		return fmt.Errorf("%w\n%s", err, s.Logs(40))
+		return err
 	}
 	fmt.Printf("%-8s job %s: asked %s; ran with %s on %s: %s, %s\n", j.name, j.id, asked(j.before), asked(j.after), j.after["NodeList"], j.after["JobState"], j.after["RunTime"])
 	out, err := s.Output(j.name + "-" + j.id + ".out")

@@ -10,14 +10,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/e2e/site"
@@ -35,30 +31,21 @@ const (
 )
 
 func main() {
-	build := flag.String("build", "build", "the build folder")
-	python := flag.String("python", site.Python("2.6.0"), "the folder with the python of a CUDA build of PyTorch and torchvision")
-	verbose := flag.Bool("v", false, "show how the cluster is started")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithTimeoutCause(ctx, wholeLimit, fmt.Errorf("the tour takes longer than %s", wholeLimit))
-	t := &tour{build: *build, python: *python, verbose: *verbose, begin: time.Now()}
-	err := t.run(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = errors.Join(err, context.Cause(ctx))
-	}
-	cancel()
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "tour:", err)
-		os.Exit(1)
-	}
+	site.Guided("tour", func(ctx context.Context, g *site.Guide) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, wholeLimit, fmt.Errorf("the tour takes longer than %s", wholeLimit))
+		defer cancel()
+		err := (&tour{Guide: g, begin: time.Now()}).run(ctx)
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = errors.Join(err, context.Cause(ctx))
+		}
+		return err
+	})
 }
 
 // tour is what the steps share.
 type tour struct {
-	build, python string
-	verbose       bool
-	begin         time.Time
+	*site.Guide
+	begin time.Time
 	// root is where gresize is installed, as / is on a site.
 	root   string
 	site   *site.Site
@@ -72,17 +59,11 @@ func (t *tour) run(ctx context.Context) error {
 	fmt.Println(`A tour of gresize on one machine: a real Slurm of three nodes, cpu1 (no GPU), gpu1 (RTX 3060, 12 GB) and gpu2 (A100, 80 GB).
 No GPU is used: both cards are virtual. Slurm, gresize, PyTorch and its memory allocator are real. Lines with a $ are what a person types;
 what the tour claims is checked (ok), and it stops with exit code 1 where a claim is wrong.`)
-	root, err := os.MkdirTemp("", "gresize-tour-")
+	root, err := t.Scratch()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(root)
 	t.root, t.ids = root, map[string]string{}
-	defer func() {
-		if t.site != nil {
-			t.site.Stop()
-		}
-	}()
 	for i, step := range []struct {
 		name string
 		do   func(context.Context) error
@@ -91,11 +72,7 @@ what the tour claims is checked (ok), and it stops with exit code 1 where a clai
 		t.step = step.name
 		fmt.Printf("\n=== %d. %s  (%s)\n\n", i+1, step.name, time.Since(t.begin).Round(time.Second))
 		if err := step.do(ctx); err != nil {
-			logs := ""
-			if t.site != nil {
-				logs = "\n" + t.site.Logs(30)
-			}
-			return fmt.Errorf("step %d, %s: %w%s", i+1, step.name, err, logs)
+			return fmt.Errorf("step %d, %s: %w", i+1, step.name, err)
 		}
 	}
 	fmt.Printf("\nDone in %s: %d claims were checked.\n", time.Since(t.begin).Round(time.Second), t.checks)
@@ -106,7 +83,7 @@ what the tour claims is checked (ok), and it stops with exit code 1 where a clai
 func (t *tour) install(ctx context.Context) error {
 	const plugins = "/usr/lib/slurm"
 	t.say("The same list of files that the packages hold, below an empty folder (on a site: apt-get install ./gresize_*.deb, or dnf).")
-	if _, err := t.command(ctx, "make install DESTDIR="+t.root+" SLURM_PLUGIN_DIR="+plugins, "make", "-s", "install", "BUILD="+t.build, "DESTDIR="+t.root, "SLURM_PLUGIN_DIR="+plugins); err != nil {
+	if _, err := t.command(ctx, "make install DESTDIR="+t.root+" SLURM_PLUGIN_DIR="+plugins, "make", "-s", "install", "BUILD="+t.Build, "DESTDIR="+t.root, "SLURM_PLUGIN_DIR="+plugins); err != nil {
 		return err
 	}
 	for _, file := range []string{"usr/bin/gresize", "usr/bin/gresized", "usr/libexec/gresize/gresize-launch", "usr/libexec/gresize/gresize-probe", "usr/lib/gresize/vgpu/gresize-audit.so",
@@ -133,16 +110,12 @@ func (t *tour) install(ctx context.Context) error {
 
 // shadow starts the site from what was installed and lets it watch.
 func (t *tour) shadow(ctx context.Context) error {
-	log := io.Discard
-	if t.verbose {
-		log = os.Stderr
-	}
 	from, err := t.installed()
 	if err != nil {
 		return err
 	}
 	t.say("gresize.toml gets the two rows of this site; then Slurm, gresize-launch and gresized start from what was installed.")
-	if t.site, err = site.Start(ctx, site.Options{Build: from, Mode: "shadow", Log: log,
+	if t.site, err = t.Start(ctx, site.Options{Build: from, Mode: "shadow",
 		Config: fmt.Sprintf("[margin]\ntarget_failure_rate = %g\n\n[oom]\nrequeue = true\n", targetFailureRate)}); err != nil {
 		return err
 	}

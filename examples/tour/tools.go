@@ -98,7 +98,7 @@ func (t *tour) decision(ctx context.Context, name string) (decisionlog.Decision,
 
 // sbatch submits as the user and keeps the job's id under a name.
 func (t *tour) sbatch(ctx context.Context, name string, args ...string) error {
-	id, printed, err := t.site.Sbatch(ctx, t.python, nil, args...)
+	id, printed, err := t.site.Sbatch(ctx, t.Python, nil, args...)
 	if err != nil {
 		return err
 	}
