@@ -19,6 +19,7 @@ var reasonWords = map[string]reasonWord{
 	"symbol_missing":       {text: "a CUDA function was wanted that the virtual GPU does not have", ours: true},
 	"stub_missing":         {text: "a CUDA library was wanted that the virtual GPU does not have", ours: true},
 	"other_architecture":   {text: "this PyTorch is built for another processor than that of this machine", ours: true},
+	"no_cuda_compiler":     {text: "the command compiles CUDA sources, and this machine has no CUDA toolkit (nvcc) to do it with", ours: true},
 	"no_step_seen":         {text: "no training step was seen"},
 	"budget_spent":         {text: "the run was ended before enough was seen; --budget gives it more time"},
 	"script_failed":        {text: "the command failed"},

@@ -98,7 +98,7 @@ var limits = map[string]estimator.Confidence{
 	"script_failed": estimator.Low, "out_of_memory": estimator.Unknown, "forged_environment": estimator.Unknown, "bundle_invalid": estimator.Unknown,
 	"phase_not_reached": estimator.Low, "cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
 	"stub_missing": estimator.Unknown, "other_architecture": estimator.Unknown, "environment_replaced": estimator.Unknown, "python_layer_missing": estimator.Unknown,
-	"address_space": estimator.Unknown, "symbol_missing": estimator.Low, "out_of_disk": estimator.Low, "out_of_host_memory": estimator.Low,
+	"address_space": estimator.Unknown, "no_cuda_compiler": estimator.Unknown, "symbol_missing": estimator.Low, "out_of_disk": estimator.Low, "out_of_host_memory": estimator.Low,
 	"too_many_processes": estimator.Low, "resource_limit": estimator.Low, "crashed_on_virtual": estimator.Low,
 }
 

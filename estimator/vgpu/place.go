@@ -9,7 +9,9 @@ import (
 
 var (
 	missingLibrary = regexp.MustCompile(`\b(lib(?:cu|nv|nccl)[A-Za-z0-9_.+*\[\]-]*).*(?:cannot open shared object file|not found in the system path)`)
-	missingSymbol  = regexp.MustCompile("undefined symbol: ([A-Za-z0-9_]+)|version `([A-Za-z0-9_.]+)' not found")
+	// What PyTorch's and DeepSpeed's builders of extensions say where a program with CUDA sources finds no toolkit.
+	missingCompiler = regexp.MustCompile("^CUDA_HOME (?:environment variable is not set|does not exist)")
+	missingSymbol   = regexp.MustCompile("undefined symbol: ([A-Za-z0-9_]+)|version `([A-Za-z0-9_.]+)' not found")
 )
 
 // placeReasons says what of the place where a program ran, and not of the program, kept the virtual GPU from it. Each is found once.
@@ -35,6 +37,8 @@ func placeReasons(processes []process) []estimator.Reason {
 				} else if m := missingSymbol.FindStringSubmatch(py.Exception.Text); m != nil {
 					add("symbol_missing", m[1]+m[2])
 				}
+			case py.Exception != nil && missingCompiler.MatchString(py.Exception.Text):
+				add("no_cuda_compiler", py.Exception.Type+": "+py.Exception.Text)
 			}
 		}
 		if p.native == nil {
