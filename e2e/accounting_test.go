@@ -46,16 +46,7 @@ func otherRelease(t *testing.T, release string, keepFeatures bool, change func(*
 	}
 	options := site.Options{Build: build, Cluster: cluster, Mode: "enforce", Hold: time.Minute}
 	change(&options)
-	started, err := site.Start(t.Context(), options)
-	must(t, err)
-	s := &fakeSite{Site: started, t: t, hold: options.Hold}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(started.Logs(60))
-		}
-		started.Stop()
-	})
-	return s
+	return started(t, options)
 }
 
 // takesMemory holds 60 MB of host memory for some samples of jobacct_gather.

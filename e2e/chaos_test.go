@@ -409,6 +409,18 @@ func (c *chaos) faults() []fault {
 	}
 }
 
+// oneOf makes one of the faults for a while.
+func (c *chaos) oneOf(faults []fault) {
+	f := faults[c.random.IntN(len(faults))]
+	c.h.note(check.Line{Kind: "fault", Name: f.name, On: true})
+	undo := f.do()
+	time.Sleep(time.Duration(200+c.random.IntN(1800)) * time.Millisecond)
+	if undo != nil {
+		undo()
+	}
+	c.h.note(check.Line{Kind: "fault", Name: f.name})
+}
+
 // run makes load and faults, and then waits until every job and every story has ended.
 func (c *chaos) run(length time.Duration) {
 	c.start()
@@ -429,14 +441,7 @@ func (c *chaos) run(length time.Duration) {
 	faults := c.faults()
 	for ctx.Err() == nil {
 		c.again()
-		f := faults[c.random.IntN(len(faults))]
-		c.h.note(check.Line{Kind: "fault", Name: f.name, On: true})
-		undo := f.do()
-		time.Sleep(time.Duration(200+c.random.IntN(1800)) * time.Millisecond)
-		if undo != nil {
-			undo()
-		}
-		c.h.note(check.Line{Kind: "fault", Name: f.name})
+		c.oneOf(faults)
 		time.Sleep(time.Duration(c.random.IntN(1500)) * time.Millisecond)
 	}
 	load.Wait()

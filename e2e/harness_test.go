@@ -93,16 +93,21 @@ func newFakeSiteOf(t *testing.T, options site.Options) *fakeSite {
 		}
 	}
 	options.Build, options.Cluster, options.Config = build, cluster, "[policy]\nwatch = \"15s\"\n"+options.Config
-	started, err := site.Start(t.Context(), options)
+	return started(t, options)
+}
+
+// started is a site for the length of a test, whose last words are those of the daemons where it fails.
+func started(t *testing.T, options site.Options) *fakeSite {
+	t.Helper()
+	running, err := site.Start(t.Context(), options)
 	must(t, err)
-	s := &fakeSite{Site: started, t: t, hold: options.Hold}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Log(started.Logs(60))
+			t.Log(running.Logs(60))
 		}
-		started.Stop()
+		running.Stop()
 	})
-	return s
+	return &fakeSite{Site: running, t: t, hold: options.Hold}
 }
 
 // in is the same site for a subtest.

@@ -302,14 +302,7 @@ func (c *chaos) load(jobs int, rate float64) *sent {
 		case <-time.After(time.Duration(500+c.random.IntN(1500)) * time.Millisecond):
 		}
 		c.again()
-		f := faults[c.random.IntN(len(faults))]
-		c.h.note(check.Line{Kind: "fault", Name: f.name, On: true})
-		undo := f.do()
-		time.Sleep(time.Duration(200+c.random.IntN(1800)) * time.Millisecond)
-		if undo != nil {
-			undo()
-		}
-		c.h.note(check.Line{Kind: "fault", Name: f.name})
+		c.oneOf(faults)
 	}
 	c.again()
 	cancel()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,11 +14,7 @@ import (
 // deadLog is a log with job 7, which was changed, died of memory and ran again.
 func deadLog(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "log.db")
-	log, err := decisionlog.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, log := newLog(t)
 	defer log.Close()
 	at := time.Date(2026, 11, 28, 2, 0, 0, 0, time.UTC)
 	id, err := log.AddJob(t.Context(), decisionlog.Job{Token: "tok", Mode: "enforce", UID: 4000000001, Name: "train\x1b[2J", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, SubmittedAt: at}, decisionlog.Event{At: at, State: "held"}, nil)

@@ -22,11 +22,7 @@ import (
 // logWith is a log whose every text that a user, a script or an estimator may choose is the given one.
 func logWith(t *testing.T, text string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "log.db")
-	l, err := decisionlog.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, l := newLog(t)
 	defer l.Close()
 	at := time.Now().Add(-time.Minute)
 	asked := request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g" + text}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/csv"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,11 +16,7 @@ import (
 // filterLog is a log with five jobs, a day apart from each other.
 func filterLog(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "log.db")
-	l, err := decisionlog.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, l := newLog(t)
 	defer l.Close()
 	start := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	for i, j := range []struct {

@@ -34,19 +34,25 @@ const (
 
 // newProgressLine returns nil where no progress is to be shown.
 func newProgressLine(w io.Writer, wanted bool) *progressLine {
-	p := &progressLine{w: w, columns: progressColumns}
-	if f, ok := w.(*os.File); ok {
-		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil {
-			p.terminal = true
-			if size.Col > 0 {
-				p.columns = int(size.Col)
-			}
-		}
-	}
+	p := &progressLine{w: w}
+	p.columns, p.terminal = columnsOf(w)
 	if !p.terminal && !wanted {
 		return nil
 	}
 	return p
+}
+
+// columnsOf is how wide a terminal is, or what stands for it where w is none.
+func columnsOf(w io.Writer) (columns int, terminal bool) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return progressColumns, false
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 {
+		return progressColumns, err == nil
+	}
+	return int(size.Col), true
 }
 
 // begin names the run whose progress comes next.

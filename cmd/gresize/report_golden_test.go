@@ -21,11 +21,7 @@ var updateReports = flag.Bool("update-reports", false, "write testdata/report.* 
 // was taken over, a job without a limit and one of which nothing is known.
 func monthLog(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "log.db")
-	l, err := decisionlog.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, l := newLog(t)
 	defer l.Close()
 	const gib = int64(1) << 30
 	start := time.Date(2026, 11, 2, 8, 0, 0, 0, time.UTC)

@@ -60,9 +60,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	if wantsJSON(args) {
-		// A program that reads JSON gets JSON, whatever happens; a person on a terminal reads it once.
+		// A program that reads JSON gets JSON, whatever happens. A person who has it on the terminal need not read it twice.
 		_ = json.NewEncoder(harmlessJSON{stdout}).Encode(map[string]any{"error": err.Error(), "exit_code": code})
-		return code
+		if _, terminal := columnsOf(stdout); terminal {
+			return code
+		}
 	}
 	fmt.Fprintln(stderr, "gresize:", printable.Lines(err.Error()))
 	if code == exitUsage {

@@ -13,14 +13,21 @@ import (
 	"github.com/gresize/gresize/slurm/request"
 )
 
-// sampleLog writes a log with one job that was changed and one that was left alone.
-func sampleLog(t *testing.T) string {
+// newLog is an empty log and its path.
+func newLog(t *testing.T) (string, *decisionlog.Log) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.db")
-	l, err := decisionlog.Open(t.Context(), path)
+	log, err := decisionlog.Open(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return path, log
+}
+
+// sampleLog writes a log with one job that was changed and one that was left alone.
+func sampleLog(t *testing.T) string {
+	t.Helper()
+	path, l := newLog(t)
 	defer l.Close()
 	at := time.Date(2026, 11, 28, 2, 0, 0, 0, time.UTC)
 	asked := request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}

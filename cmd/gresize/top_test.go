@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,11 +11,7 @@ import (
 )
 
 func TestTop(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "log.db")
-	l, err := decisionlog.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, l := newLog(t)
 	defer l.Close()
 	now := time.Date(2026, 11, 28, 9, 30, 0, 0, time.Local)
 	draw := func() string {

@@ -47,9 +47,7 @@ type Options struct {
 	ProbeBudget time.Duration
 	// DaemonEnv are further NAME=value entries for gresized.
 	DaemonEnv []string
-	// Gresized replaces the program of the build folder.
-	Gresized string
-	Log      io.Writer
+	Log       io.Writer
 }
 
 // Site is a running site.
@@ -277,13 +275,9 @@ func (s *Site) startLaunch(ctx context.Context) error {
 
 // StartDaemon starts gresized, after Start or after KillDaemon, and returns when its socket answers.
 func (s *Site) StartDaemon(ctx context.Context) error {
-	program := s.opts.Gresized
-	if program == "" {
-		program = filepath.Join(s.bin, "gresized")
-	}
 	env := append(s.Cluster.Env(), s.opts.DaemonEnv...)
 	var err error
-	if s.daemon, err = s.startProcess("log/gresized.log", s.slurm.Username, env, program, "-config", s.ConfigPath()); err != nil {
+	if s.daemon, err = s.startProcess("log/gresized.log", s.slurm.Username, env, filepath.Join(s.bin, "gresized"), "-config", s.ConfigPath()); err != nil {
 		return err
 	}
 	return s.daemon.waitSocket(ctx, s.path("run/submit.sock"))
@@ -341,9 +335,6 @@ func (s *Site) DaemonExited() <-chan struct{} { return s.daemon.done }
 
 // SetDaemonEnv changes what the next StartDaemon gives to gresized.
 func (s *Site) SetDaemonEnv(env ...string) { s.opts.DaemonEnv = env }
-
-// SetDaemonProgram changes the program of the next StartDaemon; it must be readable by SlurmUser.
-func (s *Site) SetDaemonProgram(path string) { s.opts.Gresized = path }
 
 // LogPath is the decision log.
 func (s *Site) LogPath() string { return s.path("state/decisions.db") }

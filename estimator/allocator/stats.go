@@ -53,14 +53,6 @@ func (p *PoolStat) change(small bool, n int64) {
 	}
 }
 
-func (s *Stat) resetPeak() { s.Peak = s.Current }
-
-func (p *PoolStat) resetPeak() {
-	p.All.resetPeak()
-	p.Small.resetPeak()
-	p.Large.resetPeak()
-}
-
 // Stats holds the counters of one allocator. Names follow torch.cuda.memory_stats.
 type Stats struct {
 	Allocation         PoolStat
@@ -80,14 +72,4 @@ type Stats struct {
 	DeviceAllocs, DeviceFrees int64
 	// OOMRejections counts requests refused before the driver was asked (throw_on_cudamalloc_oom).
 	OOMRejections int64
-}
-
-// ResetPeaks sets every peak to its current value.
-func (s *Stats) ResetPeaks() {
-	for _, p := range []*PoolStat{&s.Allocation, &s.AllocatedBytes, &s.Active, &s.ActiveBytes, &s.RequestedBytes,
-		&s.ReservedBytes, &s.Segment, &s.InactiveSplit, &s.InactiveSplitBytes} {
-		p.resetPeak()
-	}
-	s.OversizeAllocations.resetPeak()
-	s.OversizeSegments.resetPeak()
 }

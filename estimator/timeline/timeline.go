@@ -339,26 +339,27 @@ func (t *Timeline) OwnersAtPeak() []Owner {
 
 // BlocksAtPeak returns the live blocks at the peak by address.
 func (t *Timeline) BlocksAtPeak() []Block {
-	var live []Block
-	for _, b := range t.Blocks {
-		if b.From <= t.PeakAt && b.To > t.PeakAt {
-			live = append(live, b)
-		}
-	}
-	slices.SortFunc(live, func(a, b Block) int { return cmp.Compare(a.Addr, b.Addr) })
-	return live
+	return atPeak(t, t.Blocks, func(b Block) (from, to int, addr uint64) { return b.From, b.To, b.Addr })
 }
 
 // RangesAtPeak returns what the allocator holds at the peak by address. Parts of an expandable segment that were mapped one after another are ranges of their own.
 func (t *Timeline) RangesAtPeak() []Range {
-	var held []Range
-	for _, r := range t.Ranges {
-		if r.From <= t.PeakAt && r.To > t.PeakAt {
-			held = append(held, r)
+	return atPeak(t, t.Ranges, func(r Range) (from, to int, addr uint64) { return r.From, r.To, r.Addr })
+}
+
+// atPeak are those that live at the peak, by address.
+func atPeak[T any](t *Timeline, all []T, of func(T) (from, to int, addr uint64)) (live []T) {
+	for _, one := range all {
+		if from, to, _ := of(one); from <= t.PeakAt && to > t.PeakAt {
+			live = append(live, one)
 		}
 	}
-	slices.SortFunc(held, func(a, b Range) int { return cmp.Compare(a.Addr, b.Addr) })
-	return held
+	slices.SortFunc(live, func(a, b T) int {
+		_, _, x := of(a)
+		_, _, y := of(b)
+		return cmp.Compare(x, y)
+	})
+	return live
 }
 
 // Read makes the timeline of a rank of a bundle.

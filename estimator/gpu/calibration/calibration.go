@@ -20,7 +20,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/estimator/gpu"
@@ -192,17 +191,11 @@ func Measure(ctx context.Context, python, outDir string, limit time.Duration, lo
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, filepath.Join(dir, "drive.py"), outDir, fmt.Sprintf("%.0f", limit.Seconds()))
 	cmd.Stdout, cmd.Stderr = log, log
-	endGroup(cmd)
+	capture.EndGroup(cmd)
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("calibration: the measurements: %w", err)
 	}
 	return nil
-}
-
-func endGroup(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second
 }
 
 // Virtual runs workloads on the virtual GPU.
@@ -266,7 +259,7 @@ func (v *Virtual) Run(ctx context.Context, like *Row) (Row, error) {
 	cmd.Stdin = strings.NewReader(fmt.Sprintf("{\"cap_bytes\":%d}\n", like.CapBytes))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	endGroup(cmd)
+	capture.EndGroup(cmd)
 	runErr := cmd.Run()
 	if ctx.Err() != nil {
 		return Row{}, ctx.Err()

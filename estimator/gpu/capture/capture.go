@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -142,7 +143,7 @@ func Run(ctx context.Context, o Options) ([]byte, error) {
 	out := filepath.Join(dir, "out.json")
 	args := []string{filepath.Join(dir, "capture.py"), out, "--seconds", strconv.FormatFloat(o.Seconds, 'f', 0, 64)}
 	if len(o.Sections) > 0 {
-		args = append(args, "--only", join(o.Sections))
+		args = append(args, "--only", strings.Join(o.Sections, ","))
 	}
 	if o.NCCL {
 		args = append(args, "--nccl")
@@ -156,9 +157,7 @@ func Run(ctx context.Context, o Options) ([]byte, error) {
 	if o.Log != nil {
 		cmd.Stdout, cmd.Stderr = io.MultiWriter(&said, o.Log), io.MultiWriter(&said, o.Log)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second
+	EndGroup(cmd)
 	runErr := cmd.Run()
 	// The record is saved after each section: what is there counts, even where the rest failed.
 	f, err := os.Open(out)
@@ -176,13 +175,9 @@ func Run(ctx context.Context, o Options) ([]byte, error) {
 	return data, nil
 }
 
-func join(list []string) string {
-	var b bytes.Buffer
-	for i, s := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteString(s)
-	}
-	return b.String()
+// EndGroup has the end of a command's context end what the command has started, too.
+func EndGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 2 * time.Second
 }

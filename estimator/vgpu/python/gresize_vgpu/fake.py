@@ -161,11 +161,7 @@ class Fake:
                     self.done = True
                     self.write(reason)
                     report.flush_native()
-                for stream in (sys.stdout, sys.stderr):
-                    try:
-                        stream.flush()
-                    except Exception:
-                        pass
+                report.flush_streams()
             finally:
                 os._exit(0)
 

@@ -103,11 +103,7 @@ class Profile:
                     self.export()
                     self.write(reason)
                     report.flush_native()
-                for stream in (sys.stdout, sys.stderr):
-                    try:
-                        stream.flush()
-                    except Exception:
-                        pass
+                report.flush_streams()
                 _end_children()
             finally:
                 os._exit(0)

@@ -60,6 +60,15 @@ def flush_native():
         native.gresize_vgpu_flush()
 
 
+def flush_streams():
+    """What the program has printed is out before the process ends without unwinding."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass
+
+
 def environment_kept():
     """Whether the variables that put the virtual GPU under a process are still there."""
     stubs = os.environ.get("GRESIZE_VGPU_DIR", "")

@@ -195,11 +195,7 @@ class Watch:
                     report.write(self, reason)
                 report.flush_native()
                 self._write_lists()
-                for stream in (sys.stdout, sys.stderr):
-                    try:
-                        stream.flush()
-                    except Exception:
-                        pass
+                report.flush_streams()
                 self.saves.clean()
                 _quietly(ranks.leave)
                 self._end_children()
