@@ -230,7 +230,7 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	}
 	began := time.Now()
 	result, err := probe.Run(ctx, probe.Options{
-		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices,
+		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices, VisibleDevices: profile.VisibleDevices(max(1, job.Devices)),
 		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: probe.BuildVersion(),
 		Engine: p.engine, LibDir: p.libDir, RecordOpens: job.RecordInputs,
 	})

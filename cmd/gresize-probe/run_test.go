@@ -126,7 +126,7 @@ func TestProbeJob(t *testing.T) {
 	if m.Outcome != trace.Stopped || m.ExitStatus != 4 || m.Steps != 4 || m.GPU.ID != "t4" || m.GPU.Devices != 2 || !m.Sandboxed || m.Mode != trace.ModeProfile {
 		t.Errorf("%+v", m)
 	}
-	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n",
+	for _, want := range []string{"a b c\n" + dir + "\n", "SLURM_JOB_ID=77\n", "SLURM_NTASKS=1\n", "SLURM_GPUS_ON_NODE=2\n", "SLURM_JOB_GPUS=0,1\n", "CUDA_VISIBLE_DEVICES=0,1\n",
 		"SLURM_ARRAY_TASK_ID=7\n", "SLURM_ARRAY_JOB_ID=70\n", "SLURM_ARRAY_TASK_COUNT=16\n", "SLURM_ARRAY_TASK_MIN=0\n", "SLURM_ARRAY_TASK_MAX=15\n"} {
 		if !strings.Contains(m.OutputTail, want) {
 			t.Errorf("no %q in\n%s", want, m.OutputTail)
@@ -139,6 +139,23 @@ func TestProbeJob(t *testing.T) {
 	}
 	if want := "GET /v1/probes/p1,GET /v1/probes/p1,POST /v1/probes/p1/result"; strings.Join(d.requests, ",") != want {
 		t.Errorf("requests %v, want %s", d.requests, want)
+	}
+}
+
+// TestAJobOnASlice sees its UUID where a job on a whole card sees a number.
+func TestAJobOnASlice(t *testing.T) {
+	j := job(t.TempDir())
+	j.GPU, j.Devices = "a100-3g.20gb", 1
+	d := &daemon{job: j}
+	if code, stderr := d.run(t); code != exitOK || stderr != "" {
+		t.Fatalf("%d %s", code, stderr)
+	}
+	b, err := trace.Decode(d.bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "CUDA_VISIBLE_DEVICES=MIG-22222222-2222-2222-2222-222222222222\n"; !strings.Contains(b.Manifest.OutputTail, want) {
+		t.Errorf("no %q in\n%s", want, b.Manifest.OutputTail)
 	}
 }
 

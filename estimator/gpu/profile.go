@@ -367,6 +367,13 @@ func (p *Profile) WriteNative(w io.Writer) error {
 	for _, id := range ids {
 		b.WriteString("attr." + strconv.Itoa(id) + "=" + strconv.FormatInt(p.Attributes[id], 10) + "\n")
 	}
+	if p.MIG != nil {
+		card, total := p.Name, p.Total.Bytes
+		if parent, err := Load(p.MIG.Parent); err == nil {
+			card, total = parent.Name, parent.Total.Bytes
+		}
+		fmt.Fprintf(&b, "mig_profile=%s\nmig_card=%s\nmig_card_bytes=%d\nmig_compute_slices=%d\nmig_memory_slices=%d\n", p.MIG.Profile, card, total, p.MIG.ComputeSlices, p.MIG.MemorySlices)
+	}
 	_, err := w.Write(b.Bytes())
 	return err
 }

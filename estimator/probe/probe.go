@@ -57,6 +57,8 @@ type Options struct {
 	Steps int
 	// Budget is the time that the command may take.
 	Budget time.Duration
+	// VisibleDevices is the CUDA_VISIBLE_DEVICES of the command; empty: it has none.
+	VisibleDevices string
 	// Recording is how the command is run and what is recorded; the zero value serves the estimator vgpu.
 	Recording trace.Recording
 	// Sandbox is the policy of the sandbox.
@@ -277,6 +279,9 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 		return nil, fmt.Errorf("probe: virtual GPU: %w", err)
 	}
 	env = setAll(env, add)
+	if r.options.VisibleDevices != "" {
+		env = setAll(env, []string{"CUDA_VISIBLE_DEVICES=" + r.options.VisibleDevices})
+	}
 	env = setAll(env, trackerEnvironment("/tmp"))
 	if shimDir != "" && !r.options.Sandbox.WithoutShims {
 		env = setAll(env, []string{"PATH=" + shimDir + ":" + valueOf(env, "PATH", "/usr/local/bin:/usr/bin:/bin")})

@@ -42,7 +42,16 @@ enum gv_library {
 	GV_LIB_NCCL, GV_LIB_NVRTC, GV_LIB_NVSHMEM, GV_LIB_CUFILE, GV_LIBRARIES
 };
 
+/* A card of which the device is a slice (MIG); no slice where its profile is empty. */
+struct gv_slice {
+	char profile[GV_MAX_NAME]; /* 3g.20gb */
+	char card[GV_MAX_NAME];
+	uint64_t card_bytes;
+	int compute_slices, memory_slices;
+};
+
 struct gv_profile {
+	struct gv_slice slice;
 	char name[GV_MAX_NAME];
 	char driver_version[GV_MAX_NAME];
 	int cc_major, cc_minor;
@@ -60,6 +69,7 @@ enum {
 	GV_ATTR_MAX_THREADS_PER_BLOCK = 1,
 	GV_ATTR_PCI_BUS = 33,
 	GV_ATTR_MULTIPROCESSORS = 16,
+	GV_ATTR_COMPUTE_MODE = 20,
 	GV_ATTR_MAX_THREADS_PER_MULTIPROCESSOR = 39,
 	GV_ATTR_CC_MAJOR = 75,
 	GV_ATTR_CC_MINOR = 76,
@@ -82,6 +92,8 @@ GV_EXPORT int gv_visible(int physical);  /* the device of CUDA that a card is; -
 enum { GV_UUID_TEXT = 64 };
 GV_EXPORT void gv_uuid(int physical, unsigned char uuid[16]);
 GV_EXPORT void gv_uuid_text(int physical, char out[GV_UUID_TEXT]);
+GV_EXPORT void gv_slice_uuid_text(int slice, char out[GV_UUID_TEXT]);
+GV_EXPORT bool gv_is_slice(void); /* whether the modelled device is one */
 
 /* ---- memory (memory.c) */
 

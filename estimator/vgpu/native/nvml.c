@@ -1,12 +1,10 @@
 /* libnvidia-ml: what PyTorch, pynvml and monitoring code ask of the management library. */
-#include "gv.h"
+#include "nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { NVML_OK = 0, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NOT_FOUND = 6, NVML_INSUFFICIENT_SIZE = 7 };
 
 static int text_answer(char *out, unsigned bytes, const char *text)
 {
@@ -16,14 +14,47 @@ static int text_answer(char *out, unsigned bytes, const char *text)
 	return NVML_OK;
 }
 
-static void *handle_of(int device)
+enum { SLICE_BIT = 1 << 12 };
+
+void *nvml_card(int card)
 {
-	return (void *)(uintptr_t)(device + 1);
+	return (void *)(uintptr_t)(card + 1);
 }
 
-static int device_of(const void *handle)
+void *nvml_slice(int slice)
 {
-	return (int)(uintptr_t)handle - 1;
+	return (void *)(uintptr_t)((slice + 1) | SLICE_BIT);
+}
+
+bool nvml_is_slice(const void *handle)
+{
+	return (uintptr_t)handle & SLICE_BIT;
+}
+
+int nvml_card_of(const void *handle)
+{
+	return nvml_is_slice(handle) ? 0 : (int)(uintptr_t)handle - 1;
+}
+
+int nvml_slice_of(const void *handle)
+{
+	return (int)((uintptr_t)handle & ~(uintptr_t)SLICE_BIT) - 1;
+}
+
+int nvml_device_of(const void *handle)
+{
+	if (nvml_is_slice(handle))
+		return gv_visible(nvml_slice_of(handle));
+	if (gv_is_slice())
+		return gv_profile()->devices ? 0 : -1;
+	return gv_visible(nvml_card_of(handle));
+}
+
+static int cards(void)
+{
+	int devices = gv_profile()->physical_devices;
+
+	return gv_is_slice() && devices > 1 ? 1 : devices;
 }
 
 static int bus_number(int card)
@@ -34,11 +65,17 @@ static int bus_number(int card)
 /* memory_of is that of a card, whatever of it this process sees as a device of CUDA. */
 static void memory_of(const void *handle, uint64_t *available, uint64_t *total)
 {
-	int device = gv_visible(device_of(handle));
+	int device = nvml_device_of(handle);
+	uint64_t used;
 
 	*available = *total = gv_profile()->total_bytes;
 	if (device >= 0)
 		gv_memory_info(device, available, total);
+	if (!gv_is_slice() || nvml_is_slice(handle))
+		return;
+	used = *total - *available; /* what its slice uses, of the whole card */
+	*total = gv_profile()->slice.card_bytes;
+	*available = *total > used ? *total - used : 0;
 }
 
 static void bus_text(int device, char out[32])
@@ -82,7 +119,7 @@ GV_EXPORT int nvmlSystemGetCudaDriverVersion(int *version)
 
 GV_EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
 {
-	*count = (unsigned)gv_profile()->physical_devices;
+	*count = (unsigned)cards();
 	return NVML_OK;
 }
 
@@ -93,9 +130,9 @@ GV_EXPORT int nvmlDeviceGetCount(unsigned *count)
 
 GV_EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **handle)
 {
-	if (index >= (unsigned)gv_profile()->physical_devices)
+	if (index >= (unsigned)cards())
 		return NVML_INVALID_ARGUMENT;
-	*handle = handle_of((int)index);
+	*handle = nvml_card((int)index);
 	return NVML_OK;
 }
 
@@ -110,8 +147,13 @@ GV_EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle)
 
 	for (int d = 0; d < gv_profile()->physical_devices; d++) {
 		gv_uuid_text(d, text);
-		if (!strcmp(text, uuid)) {
-			*handle = handle_of(d);
+		if (d < cards() && !strcmp(text, uuid)) {
+			*handle = nvml_card(d);
+			return NVML_OK;
+		}
+		gv_slice_uuid_text(d, text);
+		if (gv_is_slice() && !strcmp(text, uuid)) {
+			*handle = nvml_slice(d);
 			return NVML_OK;
 		}
 	}
@@ -124,10 +166,10 @@ GV_EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **handle)
 	const char *colon = strchr(bus, ':');
 	char text[32];
 
-	for (int d = 0; colon && d < gv_profile()->physical_devices; d++) {
+	for (int d = 0; colon && d < cards(); d++) {
 		bus_text(d, text);
 		if (!strncasecmp(strchr(text, ':'), colon, 6)) {
-			*handle = handle_of(d);
+			*handle = nvml_card(d);
 			return NVML_OK;
 		}
 	}
@@ -141,26 +183,29 @@ GV_EXPORT int nvmlDeviceGetHandleByPciBusId(const char *bus, void **handle)
 
 GV_EXPORT int nvmlDeviceGetIndex(void *handle, unsigned *index)
 {
-	*index = (unsigned)device_of(handle);
+	*index = (unsigned)nvml_card_of(handle);
 	return NVML_OK;
 }
 
 GV_EXPORT int nvmlDeviceGetMinorNumber(void *handle, unsigned *minor)
 {
-	*minor = (unsigned)device_of(handle);
+	*minor = (unsigned)nvml_card_of(handle);
 	return NVML_OK;
 }
 
 GV_EXPORT int nvmlDeviceGetName(void *handle, char *out, unsigned bytes)
 {
-	return text_answer(out, bytes, gv_profile()->name);
+	return text_answer(out, bytes, gv_is_slice() && !nvml_is_slice(handle) ? gv_profile()->slice.card : gv_profile()->name);
 }
 
 GV_EXPORT int nvmlDeviceGetUUID(void *handle, char *out, unsigned bytes)
 {
 	char text[64];
 
-	gv_uuid_text(device_of(handle), text);
+	if (nvml_is_slice(handle))
+		gv_slice_uuid_text(nvml_slice_of(handle), text);
+	else
+		gv_uuid_text(nvml_card_of(handle), text);
 	return text_answer(out, bytes, text);
 }
 
@@ -173,8 +218,8 @@ struct pci_info {
 GV_EXPORT int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *out)
 {
 	memset(out, 0, sizeof *out);
-	out->bus = (unsigned)bus_number(device_of(handle));
-	bus_text(device_of(handle), out->bus_id);
+	out->bus = (unsigned)bus_number(nvml_card_of(handle));
+	bus_text(nvml_card_of(handle), out->bus_id);
 	snprintf(out->bus_id_short, sizeof out->bus_id_short, "0000:%02X:00.0", out->bus & 0xff);
 	return NVML_OK;
 }
@@ -208,6 +253,8 @@ struct utilization { unsigned gpu, memory; };
 
 GV_EXPORT int nvmlDeviceGetUtilizationRates(void *handle, struct utilization *out)
 {
+	if (gv_is_slice()) /* neither of a slice nor of a card that has some */
+		return NVML_NOT_SUPPORTED;
 	out->gpu = 0;
 	out->memory = 0;
 	return NVML_OK;
@@ -225,9 +272,8 @@ GV_EXPORT int nvmlDeviceGetPowerUsage(void *handle, unsigned *milliwatts) { retu
 GV_EXPORT int nvmlDeviceGetEnforcedPowerLimit(void *handle, unsigned *milliwatts) { return constant(milliwatts, 700000); }
 GV_EXPORT int nvmlDeviceGetPowerManagementLimit(void *handle, unsigned *milliwatts) { return constant(milliwatts, 700000); }
 GV_EXPORT int nvmlDeviceGetPersistenceMode(void *handle, unsigned *mode) { return constant(mode, 1); }
-GV_EXPORT int nvmlDeviceGetComputeMode(void *handle, unsigned *mode) { return constant(mode, 0); }
+GV_EXPORT int nvmlDeviceGetComputeMode(void *handle, unsigned *mode) { return constant(mode, (unsigned)gv_profile()->attribute[GV_ATTR_COMPUTE_MODE]); }
 GV_EXPORT int nvmlDeviceGetFanSpeed(void *handle, unsigned *percent) { return NVML_NOT_SUPPORTED; }
-GV_EXPORT int nvmlDeviceGetMigMode(void *handle, unsigned *now, unsigned *pending) { return NVML_NOT_SUPPORTED; }
 GV_EXPORT int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) { return constant(mhz, 1980); }
 GV_EXPORT int nvmlDeviceGetMaxClockInfo(void *handle, int kind, unsigned *mhz) { return constant(mhz, 1980); }
 GV_EXPORT int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *active) { return NVML_NOT_SUPPORTED; }

@@ -1,6 +1,7 @@
 /*
  * The modelled device: a flat key=value file named by GRESIZE_VGPU_PROFILE. Keys:
- *   name, cc_major, cc_minor, total_bytes, context_bytes, driver_version, cuda_driver_version, attr.N, library.NAME
+ *   name, cc_major, cc_minor, total_bytes, context_bytes, driver_version, cuda_driver_version, attr.N, library.NAME,
+ *   and of a slice mig_profile, mig_card, mig_card_bytes, mig_compute_slices, mig_memory_slices
  * N is the public number of a device attribute, NAME a library (report.c), the value what its first use takes of the card. Unknown keys are left for others; a missing key keeps the built-in
  * value, which is that of an H100 80 GB.
  */
@@ -101,12 +102,11 @@ static void set_key(const char *key, const char *value)
 	int64_t number, attribute;
 	enum gv_library library;
 
-	if (!strcmp(key, "name")) {
-		copy_text(profile.name, value);
-		return;
-	}
-	if (!strcmp(key, "driver_version")) {
-		copy_text(profile.driver_version, value);
+	char *text = !strcmp(key, "name") ? profile.name : !strcmp(key, "driver_version") ? profile.driver_version :
+		!strcmp(key, "mig_profile") ? profile.slice.profile : !strcmp(key, "mig_card") ? profile.slice.card : NULL;
+
+	if (text) {
+		copy_text(text, value);
 		return;
 	}
 	if (!gv_parse(value, &number))
@@ -129,12 +129,18 @@ static void set_key(const char *key, const char *value)
 		profile.total_bytes = (uint64_t)number;
 	else if (!strcmp(key, "context_bytes"))
 		profile.context_bytes = (uint64_t)number;
+	else if (!strcmp(key, "mig_card_bytes"))
+		profile.slice.card_bytes = (uint64_t)number;
 	else if (number > INT32_MAX)
 		return;
 	else if (!strcmp(key, "cc_major"))
 		profile.cc_major = (int)number;
 	else if (!strcmp(key, "cc_minor"))
 		profile.cc_minor = (int)number;
+	else if (!strcmp(key, "mig_compute_slices"))
+		profile.slice.compute_slices = (int)number;
+	else if (!strcmp(key, "mig_memory_slices"))
+		profile.slice.memory_slices = (int)number;
 	else if (!strcmp(key, "cuda_driver_version"))
 		profile.cuda_driver_version = (int)number;
 }
@@ -159,15 +165,30 @@ static void read_file(const char *path)
 
 static int physical_of[GV_MAX_DEVICES]; /* by the number that CUDA gives a device */
 
-/* entry_device is the device that an entry of CUDA_VISIBLE_DEVICES names; -1: none. A UUID may be cut short, as in the driver. */
+/*
+ * entry_device is the device that an entry of CUDA_VISIBLE_DEVICES names; -1: none. A UUID may be cut short, as in the driver. A slice is named by a UUID of its own, or in the older form by its
+ * card's and its numbers; one that is not known is a real node's, and the next one stands for it.
+ */
 static int entry_device(const char *entry, int count, int next)
 {
 	int64_t index;
 
 	if (gv_parse(entry, &index))
 		return index >= 0 && index < count ? (int)index : -1;
-	if (!strncmp(entry, "MIG-", 4)) /* a slice is a device of its own here */
+	if (!strncmp(entry, "MIG-", 4)) {
+		char name[GV_UUID_TEXT];
+		gv_uuid_text(0, name);
+		if (!strncmp(name, entry + 4, strlen(name)) && entry[4 + strlen(name)] == '/') { /* MIG-GPU-…/instance of the GPU, from 1/instance of its compute */
+			int instance = entry[4 + strlen(name) + 1] - '0';
+			return instance >= 1 && instance <= count ? instance - 1 : -1;
+		}
+		for (int d = 0; d < count; d++) {
+			gv_slice_uuid_text(d, name);
+			if (!strcmp(name, entry))
+				return d;
+		}
 		return next < count ? next : -1;
+	}
 	if (strncmp(entry, "GPU-", 4) || entry[4] == '\0')
 		return -1;
 	for (int d = 0; d < count; d++) {
@@ -221,6 +242,8 @@ static void load(void)
 		profile.context_bytes = profile.total_bytes;
 	profile.physical_devices = count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count;
 	profile.devices = visible(profile.physical_devices);
+	if (gv_is_slice() && profile.devices > 1) /* CUDA shows a process the first slice alone */
+		profile.devices = 1;
 	profile.attribute[GV_ATTR_CC_MAJOR] = profile.cc_major;
 	profile.attribute[GV_ATTR_CC_MINOR] = profile.cc_minor;
 }
@@ -275,18 +298,45 @@ void gv_uuid(int physical, unsigned char uuid[16])
 	uuid[15] = (unsigned char)(0x11 + physical);
 }
 
+static void write_uuid(const char *prefix, const unsigned char u[16], char out[GV_UUID_TEXT])
+{
+	snprintf(out, GV_UUID_TEXT, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", prefix,
+		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+}
+
 void gv_uuid_text(int physical, char out[GV_UUID_TEXT])
 {
 	unsigned char u[16];
 
 	gv_uuid(physical, u);
-	snprintf(out, GV_UUID_TEXT, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+	write_uuid("GPU", u, out);
+}
+
+bool gv_is_slice(void)
+{
+	return profile.slice.profile[0] != '\0';
+}
+
+static void slice_uuid(int physical, unsigned char uuid[16])
+{
+	memset(uuid, 0x22, 16);
+	uuid[15] = (unsigned char)(0x22 + physical);
+}
+
+void gv_slice_uuid_text(int physical, char out[GV_UUID_TEXT])
+{
+	unsigned char u[16];
+
+	slice_uuid(physical, u);
+	write_uuid("MIG", u, out);
 }
 
 void gv_device_uuid(int device, unsigned char uuid[16])
 {
-	gv_uuid(gv_physical(device), uuid);
+	if (gv_is_slice())
+		slice_uuid(gv_physical(device), uuid);
+	else
+		gv_uuid(gv_physical(device), uuid);
 }
 
 /* How many blocks fit on a multiprocessor when registers do not limit it. */

@@ -14,6 +14,46 @@ class Memory(ctypes.Structure):
     _fields_ = [(k, ctypes.c_ulonglong) for k in ("total", "free", "used")]
 
 
+class Attributes(ctypes.Structure):
+    _fields_ = [(k, ctypes.c_uint) for k in ("multiprocessors", "copy", "decoders", "encoders", "jpeg", "ofa", "gpu_slices", "compute_slices")] + [
+        ("mib", ctypes.c_ulonglong)
+    ]
+
+
+def mig_mode(lib, handle):
+    """The mode, or -1 where the card has none."""
+    now, pending = ctypes.c_uint(9), ctypes.c_uint(9)
+    return now.value if lib.nvmlDeviceGetMigMode(handle, ctypes.byref(now), ctypes.byref(pending)) == 0 else -1
+
+
+def slices(lib, card):
+    """What programs that know of slices ask about them, pynvml's order of calls."""
+    found, most = [], ctypes.c_uint(99)
+    lib.nvmlDeviceGetMaxMigDeviceCount(card, ctypes.byref(most))
+    for i in range(most.value):
+        slice_, again, parent = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        if lib.nvmlDeviceGetMigDeviceHandleByIndex(card, i, ctypes.byref(slice_)):
+            continue
+        name, uuid, memory, attributes, is_slice = ctypes.create_string_buffer(96), ctypes.create_string_buffer(96), Memory(), Attributes(), ctypes.c_uint()
+        gi, ci = ctypes.c_uint(99), ctypes.c_uint(99)
+        codes = [
+            lib.nvmlDeviceGetName(slice_, name, 96),
+            lib.nvmlDeviceGetUUID(slice_, uuid, 96),
+            lib.nvmlDeviceGetMemoryInfo(slice_, ctypes.byref(memory)),
+            lib.nvmlDeviceGetAttributes_v2(slice_, ctypes.byref(attributes)),
+            lib.nvmlDeviceIsMigDeviceHandle(slice_, ctypes.byref(is_slice)),
+            lib.nvmlDeviceGetGpuInstanceId(slice_, ctypes.byref(gi)),
+            lib.nvmlDeviceGetComputeInstanceId(slice_, ctypes.byref(ci)),
+            lib.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(again)),
+            lib.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(slice_, ctypes.byref(parent)),
+        ]
+        same = again.value == slice_.value and parent.value == card.value and is_slice.value == 1 and not any(codes)
+        found.append(
+            dict(name=name.value.decode(), uuid=uuid.value.decode(), total=memory.total, mib=attributes.mib, multiprocessors=attributes.multiprocessors, same=same)
+        )
+    return found
+
+
 def nvml():
     lib = ctypes.CDLL("libnvidia-ml.so.1")
     lib.nvmlInit_v2()
@@ -37,7 +77,8 @@ def nvml():
                 total=memory.total,
                 capability="%d.%d" % (major.value, minor.value),
                 mode=mode.value,
-                mig=lib.nvmlDeviceGetMigMode(handle, ctypes.byref(ctypes.c_uint()), ctypes.byref(ctypes.c_uint())),
+                mig=mig_mode(lib, handle),
+                slices=slices(lib, handle),
             )
         )
     return dict(driver=driver.value.decode(), cards=cards)
@@ -57,10 +98,11 @@ def ask():
         cuda.append(
             dict(
                 name=torch.cuda.get_device_name(i),
-                uuid="GPU-" + str(p.uuid) if hasattr(p, "uuid") else "",
+                uuid=str(p.uuid) if hasattr(p, "uuid") else "",
                 total=p.total_memory,
                 total_again=total,
                 capability="%d.%d" % torch.cuda.get_device_capability(i),
+                multiprocessors=p.multi_processor_count,
             )
         )
     with_unit = smi("--query-gpu=memory.total", "--format=csv")
