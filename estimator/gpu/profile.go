@@ -257,6 +257,9 @@ func (p *Profile) Validate() error {
 			return err
 		}
 	}
+	if err := p.MIG.validate(); err != nil {
+		return err
+	}
 	for _, f := range []struct{ name, text string }{{"architecture", p.Architecture}, {"source", p.Source}, {"attributes_source", p.AttributesSource}} {
 		if err := plainText(f.name, f.text); err != nil {
 			return err
@@ -335,6 +338,22 @@ func (f Figure) validate(name string, least int64) error {
 	}
 	return plainText(name+".source", f.Source)
 }
+
+func (s *Slice) validate() error {
+	if s == nil {
+		return nil
+	}
+	if err := plainText("mig.profile", s.Profile); err != nil {
+		return err
+	}
+	if s.Profile == "" || len(s.Profile) > maxNameBytes || s.ComputeSlices < 1 || s.ComputeSlices > maxSlices || s.MemorySlices < 1 || s.MemorySlices > maxSlices {
+		return fmt.Errorf("mig: a short profile is needed, and 1 to %d compute and memory slices", maxSlices)
+	}
+	return plainText("mig.parent", s.Parent)
+}
+
+// maxSlices is how many parts a card has at most: seven for compute, eight for memory.
+const maxSlices = 8
 
 // plainText refuses what would break a line-based file or a terminal.
 func plainText(field, s string) error {

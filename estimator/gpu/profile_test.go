@@ -172,7 +172,11 @@ func FuzzParse(f *testing.F) {
 		if err := p.WriteNative(&b); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(b.String(), "\n") != 7+len(chargedLibraries)+len(p.Attributes) {
+		lines := 7 + len(chargedLibraries) + len(p.Attributes)
+		if p.MIG != nil {
+			lines += 5
+		}
+		if strings.Count(b.String(), "\n") != lines {
 			t.Errorf("a value broke the line format:\n%s", b.String())
 		}
 	})
