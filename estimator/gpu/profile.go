@@ -346,8 +346,8 @@ func (s *Slice) validate() error {
 	if err := plainText("mig.profile", s.Profile); err != nil {
 		return err
 	}
-	if s.Profile == "" || len(s.Profile) > maxNameBytes || s.ComputeSlices < 1 || s.ComputeSlices > maxSlices || s.MemorySlices < 1 || s.MemorySlices > maxSlices {
-		return fmt.Errorf("mig: a short profile is needed, and 1 to %d compute and memory slices", maxSlices)
+	if s.Profile == "" || len(s.Profile) > maxNameBytes || len(s.Parent) > maxNameBytes || s.ComputeSlices < 0 || s.ComputeSlices > maxSlices || s.MemorySlices < 0 || s.MemorySlices > maxSlices {
+		return fmt.Errorf("mig: a profile is needed, and short names, and at most %d compute and memory slices", maxSlices)
 	}
 	return plainText("mig.parent", s.Parent)
 }
@@ -387,7 +387,7 @@ func (p *Profile) WriteNative(w io.Writer) error {
 		b.WriteString("attr." + strconv.Itoa(id) + "=" + strconv.FormatInt(p.Attributes[id], 10) + "\n")
 	}
 	if p.MIG != nil {
-		card, total := p.Name, p.Total.Bytes
+		card, total := p.MIG.Parent, p.Total.Bytes // of a captured slice whose card has no profile, only the name is known
 		if parent, err := Load(p.MIG.Parent); err == nil {
 			card, total = parent.Name, parent.Total.Bytes
 		}
