@@ -30,7 +30,7 @@ GO_BUILD := $(GO) build -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/nul
 help: ## This menu
 	@echo "gresize: the GPU that a job needs instead of the GPU that was guessed"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 # --- use
 

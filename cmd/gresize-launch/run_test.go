@@ -119,3 +119,23 @@ print(42)
 		t.Errorf("the script saw less than it should:\n%s", data)
 	}
 }
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"-min-uid", "0x10"}, exitUsage, "in decimal digits"},
+		{[]string{"-min-uid", "4294967295"}, exitUsage, "in decimal digits"},
+		{[]string{"-min-uid", "-1"}, exitUsage, "in decimal digits"},
+		{[]string{"word"}, exitUsage, "unexpected argument"},
+		{[]string{"-help"}, exitOK, "default 1000"},
+		{[]string{"-min-uid", "010", "-slurm-user", "nobody-of-that-name"}, exitFailed, "-slurm-user"},
+	} {
+		var errs strings.Builder
+		if code := run(t.Context(), c.args, &errs); code != c.code || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%q: exit code %d, want %d, saying %q:\n%s", c.args, code, c.code, c.says, errs.String())
+		}
+	}
+}

@@ -304,3 +304,19 @@ func TestQuestionsAreLookedAtFirst(t *testing.T) {
 		}
 	}
 }
+
+func TestNumbersAreDecimal(t *testing.T) {
+	cmd, _, err := (&program{}).command().Find([]string{"run"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gpus", "steps"} {
+		value := cmd.Flags().Lookup(name).Value
+		if err := value.Set("010"); err != nil || value.String() != "10" {
+			t.Errorf("--%s 010 is %s: %v", name, value, err)
+		}
+		if err := value.Set("0x10"); err == nil {
+			t.Errorf("--%s 0x10 is %s", name, value)
+		}
+	}
+}

@@ -32,6 +32,7 @@ import (
 	"github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/slurm/client"
 )
@@ -111,7 +112,7 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 		}
 	}
 	if why := slurmFault(c); why != nil {
-		fmt.Fprintf(stderr, "gresized: warning: slurm.scontrol: %v (is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked)\n", why)
+		fmt.Fprintf(stderr, "gresized: warning: slurm.scontrol: %s (is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked)\n", printable.Clip(why.Error(), 600))
 	}
 	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
 	return exitOK

@@ -42,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-check", write("page on a socket", "version = 1\n[web]\nlisten = \"unix:/run/gresize/web.sock\"\n")}, exitOK, "the daemon's user and group"},
 		{[]string{"-check", write("page for all", "version = 1\n[web]\nlisten = \"10.0.0.1:9190\"\nremote = true\n")}, exitOK, "warning: the page is on 10.0.0.1:9190: everybody"},
 		{[]string{"-check", write("page for all by mistake", "version = 1\n[web]\nlisten = \"0.0.0.0:9190\"\n")}, exitFailed, ":3:1: web.listen: \"0.0.0.0:9190\" can be reached from elsewhere"},
-		{[]string{"-check", scontrol("no controller", "echo connection refused >&2; exit 1")}, exitOK, "warning: slurm.scontrol: no controller scontrol: exit code 1: connection refused (is slurmctld up"},
+		{[]string{"-check", scontrol("no controller", "echo connection refused >&2; echo twice >&2; exit 1")}, exitOK, "warning: slurm.scontrol: no controller scontrol: exit code 1: connection refused twice (is slurmctld up"},
 		{[]string{"-check", scontrol("a controller that hangs", "exec sleep 60")}, exitOK, "warning: slurm.scontrol: a controller that hangs scontrol: no answer within 2s"},
 		{[]string{"-check", filepath.Join(dir, "none")}, exitFailed, "no such file"},
 		{[]string{"-config", filepath.Join(dir, "none")}, exitFailed, "no such file"},
