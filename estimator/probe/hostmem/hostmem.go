@@ -198,6 +198,9 @@ func (s *Sampler) lookClosely(pids []int, sum int64) {
 			p.mappings.ownBytes += max(0, p.plainBytes()-p.plain)
 		} else if m, open := readMappings(pid); open {
 			p.mappings = m
+			if now, ok := readStatus(pid); ok && !now.isReporting() { // it may have grown meanwhile, and that is in its mappings now
+				p.status = now
+			}
 		} else { // all that is known of it is its plain bytes
 			p.mappings = mappings{ownBytes: p.ownBytes + p.sharedBytes}
 		}

@@ -38,6 +38,11 @@ func (s *status) reporting() (hadBytes int64, yes bool) {
 	return int64(units) * reportingUnit, err == nil
 }
 
+func (s *status) isReporting() bool {
+	_, yes := s.reporting()
+	return yes
+}
+
 func readStatus(pid int) (status, bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
