@@ -11,7 +11,7 @@ import (
 // Ahead is what a process was seen to have before it beyond the steps that were run.
 type Ahead struct {
 	// ChangesAhead are places of the program that change what its loop works on, or that use a model, and that a later step reaches or may
-	// reach; EvaluationsAhead use a model without gradients and with no larger batch; GrowthAhead keep a tensor each time they are reached.
+	// reach; EvaluationsAhead use a model without gradients and with the sizes of the training; GrowthAhead keep a tensor each time they are reached.
 	ChangesAhead     []string `json:"changes_ahead,omitempty"`
 	EvaluationsAhead []string `json:"evaluations_ahead,omitempty"`
 	GrowthAhead      []string `json:"growth_ahead,omitempty"`
@@ -53,7 +53,7 @@ func (h Ahead) cut() Ahead {
 // judgeAhead looks at a rank whose run was ended because its steps looked alike: whether they stay so.
 func (a *answer) judgeAhead(h *Ahead) {
 	if len(h.ChangesAhead) > 0 {
-		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise: "+strings.Join(h.ChangesAhead, "; "))
+		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise or with other sizes: "+strings.Join(h.ChangesAhead, "; "))
 	}
 	if len(h.Afterwards) > 0 {
 		a.lower(estimator.Low, "phase_not_reached", "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))

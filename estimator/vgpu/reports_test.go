@@ -208,7 +208,9 @@ func TestEstimate(t *testing.T) {
 			"other_side": map[string]any{"policy": PolicyHigh, "outcome": string(outcome), "steps": 4, "peak_allocated_bytes": 1 << 30,
 				"peak_reserved_bytes": int64(2<<30) + apart, "peak_device_bytes": int64(2<<30) + apart}}
 	}
-	counted, sized := map[string]int64{"item": 8}, map[string]int64{"nonzero": 8}
+	counted, sized, copied := map[string]int64{"item": 8}, map[string]int64{"nonzero": 8}, map[string]int64{"item": 8, "copy_to_host": 8}
+	otherwise := sides(copied, trace.Stopped, 0)
+	otherwise["peak_allocated_bytes"] = 1<<30 + 512
 	bounded := []string{"values_bounded"}
 	point, high := profile.OutsideBytes([]string{"cublas"})
 	const reserved = int64(2 << 30)
@@ -235,6 +237,9 @@ func TestEstimate(t *testing.T) {
 		{name: "values, both sides the same", rank: sides(counted, trace.Stopped, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true, high: reserved + high},
 		{name: "sizes, both sides the same", rank: sides(sized, trace.Completed, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true,
 			high: reserved + high + reserved/100*valuesAllowancePercent},
+		{name: "classes on the host, both sides the same", rank: sides(copied, trace.Stopped, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true,
+			high: reserved + high + reserved/100*valuesAllowancePercent},
+		{name: "classes on the host, a block between the sides", rank: otherwise, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},
 		{name: "values, the sides a segment apart", rank: sides(counted, trace.Stopped, 2<<20), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true,
 			high: reserved + high + reserved/100*valuesAllowancePercent + 2<<20},
 		{name: "values, the other side failed", rank: sides(counted, trace.Crashed, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},

@@ -17,6 +17,7 @@ from .growth import Growth, Reach
 from .motions import UNBOUNDED, Motions, things
 from .shifts import Shifts, written_out
 from .sources import resolve
+from .unseen import Seen, Unseen
 
 MOST_FRAMES = 60
 MOST_PATHS = 400
@@ -102,13 +103,13 @@ class Horizon:
                 self.lines.setdefault(frame.f_code.co_filename, set()).add(frame.f_lineno)
             frame = frame.f_back
 
-    def wants_more(self, frame, number, begin, fed, alone):
+    def wants_more(self, frame, number, begin, fed, alone, loader_rows=0):
         """Whether to go on for what comes soon, asked after each step once enough steps were seen."""
         if self.until is None:
             step_seconds = (self.times[-1] - self.times[0]) / max(number - 1, 1)
             allowed = min(MOST_SECONDS, BUDGET_SHARE * (self.seconds - (time.monotonic() - begin))) if alone else 0
             self.until = number
-            Look(self, frame, number, step_seconds, allowed, fed).all()
+            Look(self, frame, number, step_seconds, allowed, fed, loader_rows).all()
         return number < self.until
 
     def name(self, what, filename, line, ahead):
@@ -120,7 +121,7 @@ class Horizon:
 class Look:
     """One look ahead."""
 
-    def __init__(self, horizon, frame, number, step_seconds, allowed, fed):
+    def __init__(self, horizon, frame, number, step_seconds, allowed, fed, loader_rows):
         self.horizon, self.number, self.step_seconds, self.allowed, self.fed = horizon, number, step_seconds, allowed, fed
         self.deadline = time.thread_time() + MOST_LOOKING_SECONDS
         self.scale = light.Scale(self._always)
@@ -130,6 +131,8 @@ class Look:
         self.growth = Growth(self.motions, self.scale)
         self.shifts = Shifts(self.motions, self.scale)
         self.reach = Reach()
+        self.seen = Seen(self.motions, self._always, loader_rows)
+        self.unseen = Unseen(self.seen, self._always)
 
     def all(self):
         for frame, _, loops in reversed(self.frames):  # what runs the outermost loop is looked at where it is
@@ -146,6 +149,7 @@ class Look:
         for frame, moment, loops in self.frames:
             if loops and frame.f_code not in reached:
                 self.motions.assigns(moment, loops[-1])
+        self.seen.loops(self.frames)
         stepping = True  # the innermost loop of all goes round once a step
         for frame, moment, loops in self.frames:
             for i, loop in enumerate(loops):
@@ -178,7 +182,7 @@ class Look:
             self._behind(loop.behind, loop.node, moment, loop.filename)
 
     def _behind(self, statements, loop, moment, filename):
-        what = self.scale.weigh(statements, loop, moment)
+        what = self._evaluated(self.scale.weigh(statements, loop, moment), statements, moment)
         if what:
             self._found(what, filename, statements[0], None, False)
 
@@ -242,7 +246,7 @@ class Look:
         survey = self.motions.survey(branch.test, scope)
         if always is not None or not survey.moves():
             return always
-        seen = {bool(v) for v in self.motions.past(branch.test, scope, survey)}
+        seen = {bool(v) for v in self.motions.past(branch.test, scope, survey, branch.test.lineno)}
         for value, side in ((True, branch.body), (False, branch.orelse)):
             if not side:
                 continue
@@ -284,12 +288,16 @@ class Look:
     def _weigh(self, side, loop, scope):
         """What a side of a branch does; of an expression that chooses a size, that it changes what the loop works on."""
         if isinstance(side, list):
-            return self.scale.weigh(side, loop, scope)
+            return self._evaluated(self.scale.weigh(side, loop, scope), side, scope)
         try:
             value = evaluate(side, lambda path, n: _plain(n, scope))
             return light.CHANGES if isinstance(value, int) and not isinstance(value, bool) else None
         except Exception:
-            return self.scale.weigh([side], loop, scope)
+            return self._evaluated(self.scale.weigh([side], loop, scope), [side], scope)
+
+    def _evaluated(self, what, statements, scope):
+        """An evaluation needs less than the training, unless it makes sizes of its own."""
+        return light.CHANGES if what == light.EVALUATES and self.unseen.own(statements, scope) else what
 
     def _found(self, what, filename, node, ahead, certain):
         if certain and ahead * self.step_seconds <= self.allowed:

@@ -28,10 +28,23 @@ class Still:
 
 
 class Linear:
-    """A counter of the turns of the loop that steps."""
+    """A counter of the turns of the loop that steps. Its values were observed where a step ended, which need not be where a test asks for it:
+    counts are the lines of its loop that count on, None where a function does; steps are those where a step ended."""
 
-    def __init__(self, begin, stride):
-        self.begin, self.stride = begin, stride
+    def __init__(self, begin, stride, scope=None, counts=(), steps=()):
+        self.begin, self.stride, self.scope, self.counts, self.steps = begin, stride, scope, counts, steps
+
+    def shifts(self, line, scope):
+        """By how many turns the value may differ from the observed one where a test stands."""
+        if not self.counts or not self.steps:
+            return (0,)
+        step = max(self.steps)
+        if scope is not self.scope or len(self.counts) > 1 or None in self.counts:
+            return (0, 1) if scope is not self.scope or line > step else (0, -1)
+        count = self.counts[0]
+        if count > step:
+            return (1,) if line > count else (0,)
+        return (-1,) if line < count else (0,)
 
 
 class Own:
@@ -134,7 +147,7 @@ class Motions:
             if observed and all(v is not None for v in observed) and any(v != observed[0] for v in observed):
                 stride = _stride(observed)
                 if stride is not None:
-                    return Linear(observed[-1], stride)
+                    return Linear(observed[-1], stride, scope, self._counts(path, loops[-1]), loop.lines)
                 changes = True
                 break
         else:
@@ -146,6 +159,12 @@ class Motions:
                         return future if isinstance(future, (Own, Drifts)) or not changes else Drifts()
         motion = self._assigned(path, value, scope, loops)
         return Drifts() if changes and isinstance(motion, Still) else motion
+
+    def _counts(self, path, loop):
+        """The lines at which a loop counts on by itself; None for those of functions that it calls."""
+        own = [v.lineno for v in loop.assigned().get(path, []) if isinstance(v, (ast.AugAssign, ast.BinOp))]
+        called = self.assigned_by_calls.get(_end(path), []) if "." in path or path[-1] == "]" else self.assigned_by_calls.get(path, [])
+        return own or [None for v, _ in called if isinstance(v, (ast.AugAssign, ast.BinOp))]
 
     def _of_property(self, getter, owner, scope):
         inner = sources.called(getter.__get__(owner), None, scope) if sources.is_users_function(getter) else None
@@ -328,7 +347,7 @@ class Motions:
             if isinstance(motion, Linear):
                 ahead, each = turns
                 grown = motion.stride * ahead
-                return motion.begin + (grown // each if isinstance(grown, int) and grown % each == 0 else grown / each)
+                return motion.begin + motion.stride * picks.get((id(motion), "shift"), 0) + (grown // each if isinstance(grown, int) and grown % each == 0 else grown / each)
             if isinstance(motion, Own):
                 return picks[id(motion)] if id(motion) in picks else motion.now
             if isinstance(motion, Derived):
@@ -342,16 +361,22 @@ class Motions:
 
         return (at_most if self.bounding else evaluate)(node, value)
 
-    def past(self, node, scope, survey):
-        """What an expression has said at the steps that were observed; unknown answers are left out."""
-        said, each = [], survey.turns_of_a_step()
+    def past(self, node, scope, survey, line=None):
+        """What an expression has said at the steps that were observed; unknown answers are left out. Of a test on a line, where its counter may have been
+        counted on since it was observed, only what it has said either way."""
+        said, each = None, survey.turns_of_a_step()
         turns = range(0, -self.steps * each, -1) if survey.linear else [0]
-        for t in turns:
-            for picks in _combinations({k: o.past() for k, o in survey.own.items()}):
-                try:
-                    said.append(self.compute(node, scope, (t, each), picks))
-                except Exception:
-                    pass
+        shifts = {(k, "shift"): m.shifts(line, scope) for k, m in survey.linear.items()} if line is not None else {}
+        for shift in _combinations(shifts):
+            here = []
+            for t in turns:
+                for picks in _combinations({k: o.past() for k, o in survey.own.items()}):
+                    picks.update(shift)
+                    try:
+                        here.append(self.compute(node, scope, (t, each), picks))
+                    except Exception:
+                        pass
+            said = here if said is None else [v for v in said if v in here]
         return said
 
     def future(self, node, scope, survey, most):

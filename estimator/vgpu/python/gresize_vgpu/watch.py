@@ -149,7 +149,7 @@ class Watch:
         try:
             # Ranks that went on for different times would wait for each other.
             alone = os.environ.get("WORLD_SIZE", "1") == "1"
-            if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone):
+            if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone, self.loaders.largest_read):
                 return True
             if alone and self.children.busy(time.monotonic() - self.begin, self.phases.workers):
                 return True

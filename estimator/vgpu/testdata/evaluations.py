@@ -1,0 +1,264 @@
+"""Evaluations and samplings that the first steps do not reach: evaluations.py CASE. The first ones make sizes that the training has not; the others do not."""
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+BATCH, WIDTH, EVERY, MANY = 64, 512, 20000, 10**7
+training = TensorDataset(torch.zeros(4096, WIDTH), torch.zeros(4096, dtype=torch.long))
+testing = TensorDataset(torch.zeros(65536, WIDTH), torch.zeros(65536, dtype=torch.long))
+data = torch.zeros(100000, WIDTH)
+model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+
+
+def batch(n=BATCH):
+    picked = torch.randint(0, len(data), (n,))
+    return data[picked].cuda()
+
+
+def made(n):
+    return torch.randn(n, WIDTH, device="cuda")
+
+
+def update(x):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    optimizer.step()
+
+
+def loop(evaluate, draw=batch):
+    for i in range(MANY):
+        update(draw())
+        if i % EVERY == EVERY - 1:
+            evaluate()
+
+
+def loop_of_a_loader(evaluate):
+    i = 0
+    for epoch in range(MANY):
+        for x, y in DataLoader(training, BATCH, shuffle=True):
+            update(x.cuda())
+            i += 1
+            if i % EVERY == 0:
+                evaluate()
+
+
+# --- sizes of their own
+
+
+@torch.no_grad()
+def of_more_rows():
+    print(model(batch(4 * BATCH)).mean())
+
+
+def a_larger_batch():
+    loop(of_more_rows)
+
+
+@torch.no_grad()
+def of_more_made():
+    n = 4 * BATCH
+    print(model(made(n)).mean())
+
+
+def a_larger_batch_is_made():
+    loop(of_more_made, lambda: made(BATCH))
+
+
+def with_a_loader():
+    total = 0.0
+    with torch.no_grad():
+        for x, y in DataLoader(testing, batch_size=32768):
+            total += model(x.cuda()).mean().item()
+    return total
+
+
+def a_loader_is_made():
+    loop_of_a_loader(with_a_loader)
+
+
+def of_a_setting(size):
+    with torch.inference_mode():
+        for x, y in DataLoader(testing, size):
+            model(x.cuda())
+
+
+def a_loader_is_made_by_a_setting():
+    loop_of_a_loader(lambda: of_a_setting(size=int(sys.argv[2]) if len(sys.argv) > 2 else 32768))
+
+
+@torch.no_grad()
+def sample(n):
+    z = torch.randn(n, WIDTH)
+    return model(z.cuda()).cpu()
+
+
+def samples_more():
+    i = 0
+    while True:
+        update(batch())
+        i += 1
+        if i % EVERY == 0:
+            sample(32768)
+
+
+def samples_more_from_a_loader():
+    loop_of_a_loader(lambda: sample(32768))
+
+
+@torch.no_grad()
+def begins_empty():
+    x = torch.zeros((BATCH * 16, WIDTH), device="cuda")
+    for _ in range(10):
+        x = model(x)
+
+
+def starts_from_zeros():
+    loop(begins_empty)
+
+
+@torch.no_grad()
+def of_all():
+    print(model(data.cuda()).mean())
+
+
+def the_whole_data_set():
+    loop(of_all)
+
+
+@torch.no_grad()
+def by_parts():
+    for i in range(0, len(data), 8192):
+        model(data[i : i + 8192].cuda())
+
+
+def larger_parts():
+    loop(by_parts)
+
+
+@torch.no_grad()
+def same_rows():
+    print(model(batch(BATCH)).mean())
+
+
+def without_a_cast():
+    cast_loop(same_rows)
+
+
+def cast_loop(evaluate):
+    for i in range(MANY):
+        x = batch()
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            loss = model(x).float().square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if (i + 1) % EVERY == 0:
+            evaluate()
+
+
+class Trainer:
+    def __init__(self):
+        self.model, self.size, self.step = model, BATCH, 0
+
+    @torch.no_grad()
+    def evaluate(self):
+        self.model.eval()
+        for x, _ in DataLoader(testing, self.size * 8):
+            self.model(x.cuda())
+        self.model.train()
+
+    def fit(self):
+        for _ in range(MANY):
+            for x, _ in DataLoader(training, self.size):
+                update(x.cuda())
+                self.step += 1
+                if self.step % EVERY == 0:
+                    self.evaluate()
+
+
+def a_method():
+    Trainer().fit()
+
+
+# --- none of their own
+
+
+def the_same_batch():
+    loop(same_rows)
+
+
+@torch.no_grad()
+def estimate_loss(rounds=200):
+    out = {}
+    model.eval()
+    for split in ("train", "val"):
+        losses = torch.zeros(rounds)
+        for k in range(rounds):
+            losses[k] = model(batch()).square().mean().item()
+        out[split] = losses.mean()
+    model.train()
+    return out
+
+
+def estimates_its_loss():
+    for i in range(MANY):
+        if i > 0 and i % EVERY == 0:
+            print(estimate_loss())
+        update(batch())
+
+
+def with_the_same_loader():
+    correct = torch.zeros(1, device="cuda")
+    confusion = torch.zeros(512, 512, dtype=torch.long)
+    with torch.no_grad():
+        for x, y in DataLoader(testing, batch_size=BATCH, num_workers=0):
+            found = model(x.cuda()).argmax(1)
+            correct += (found == y.cuda()).sum()
+            confusion[y, found.cpu()] += 1
+    return correct
+
+
+def the_same_loader():
+    loop_of_a_loader(with_the_same_loader)
+
+
+@torch.no_grad()
+def few():
+    x = torch.randn(16, WIDTH, device="cuda")
+    for t in range(1000):
+        x = x + torch.full((x.shape[0], 1), float(t), device="cuda") * model(x) + torch.randn_like(x)
+
+
+def samples_few():
+    loop_of_a_loader(few)
+
+
+fixed = torch.randn(BATCH, WIDTH, device="cuda")
+
+
+@torch.no_grad()
+def show():
+    rows, width = fixed.shape
+    noise = torch.randn(rows, width, device="cuda")
+    print(model(fixed).mean(), model(noise).mean())
+
+
+def the_same_noise():
+    loop(show)
+
+
+@torch.no_grad()
+def cast_too():
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        model(batch(BATCH))
+
+
+def with_a_cast():
+    cast_loop(cast_too)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
