@@ -113,6 +113,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"a_larger_batch_is_made", "phase_not_reached", ""}, {"a_loader_is_made_by_a_setting", "phase_not_reached", ""},
 			{"samples_more_from_a_loader", "phase_not_reached", ""}, {"starts_from_zeros", "phase_not_reached", ""}, {"the_whole_data_set", "phase_not_reached", ""},
 			{"larger_parts", "phase_not_reached", ""}, {"without_a_cast", "phase_not_reached", ""}, {"a_method", "phase_not_reached", ""},
+			{"by_callbacks", "phase_not_reached", ""}, {"gathers_outputs", "memory_grows", "batches were not read, and each leaves 131072 bytes"}, {"gathers_numbers", "", ""},
 			{"the_same_noise", "run_cut_short", "an evaluation was not reached"}, {"with_a_cast", "run_cut_short", "an evaluation was not reached"},
 		}, false},
 		{"testdata/matching.py", []row{{"a_case", "phase_not_reached", "19997 steps"}}, false},

@@ -183,6 +183,27 @@ def a_method():
     Trainer().fit()
 
 
+def by_callbacks():
+    """The last of the callbacks is what the name stands for while a step is taken."""
+    callbacks = {"evaluate": (EVERY, of_more_rows), "log": (100, lambda: print(torch.cuda.memory_allocated()))}
+    for i in range(MANY):
+        update(batch())
+        for name, (every, function) in callbacks.items():
+            if (i + 1) % every == 0:
+                function()
+
+
+def gathers_outputs():
+    """After each epoch; a loader is ended after three batches."""
+    batches = DataLoader(testing, BATCH)
+    for epoch in range(MANY):
+        for x, y in DataLoader(training, BATCH):
+            update(x.cuda())
+        with torch.no_grad():
+            found = [model(x.cuda()) for x, y in batches]
+            print(torch.cat(found).mean().item())
+
+
 # --- none of their own
 
 
@@ -258,6 +279,21 @@ def cast_too():
 
 def with_a_cast():
     cast_loop(cast_too)
+
+
+def gathers_numbers():
+    """After each epoch; what is gathered is on the host, but for a number of each batch."""
+    batches = DataLoader(testing, BATCH)
+    for epoch in range(MANY):
+        for x, y in DataLoader(training, BATCH):
+            update(x.cuda())
+        with torch.no_grad():
+            losses, outputs = [], []
+            for x, y in batches:
+                out = model(x.cuda())
+                losses.append(out.square().mean())
+                outputs.append(out.cpu())
+            print(torch.stack(losses).mean().item(), len(outputs))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import sys
 
 from . import light, sources
 from .expressions import Unknown, path_of, paths_in
+from .motions import gone_through
 from .sources import resolve
 
 MOST_REACHED = 300
@@ -25,7 +26,7 @@ def sizes_in(node, scope):
     if isinstance(node, ast.Subscript):
         for part in ast.walk(node.slice):
             if isinstance(part, ast.Slice) and part.upper is not None:
-                for size in _width(part):
+                for size in width(part):
                     yield size
         return
     if not isinstance(node, ast.Call):
@@ -53,7 +54,7 @@ def sizes_in(node, scope):
             yield keyword.value
 
 
-def _width(part):
+def width(part):
     """What says how wide a slice is: of one that begins and ends at moving places, the difference, where it can be seen."""
     if part.lower is None:
         yield part.upper
@@ -140,6 +141,8 @@ class Reach:
         for node in sources.inside(statements):
             if isinstance(node, ast.Call):
                 self._call(node, scope, depth)
+                for function in gone_through(node.func, scope):
+                    self.function(function, node, scope, depth)
             elif isinstance(node, (ast.For, ast.AsyncFor)):
                 self.feeder(resolve(node.iter, scope))
                 for given in getattr(node.iter, "args", []):

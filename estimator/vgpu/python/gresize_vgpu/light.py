@@ -4,6 +4,7 @@ import collections
 import sys
 
 from . import sources
+from .motions import gone_through
 from .sources import resolve
 
 # What the statements do: change what the loop works on, use a model with gradients or with larger tensors, make tensors; or only evaluate a model.
@@ -90,7 +91,7 @@ def _default_is_host():
         return torch.empty(0).device.type == "cpu"
 
 
-def _on_host(node, scope):
+def on_host(node, scope):
     """Whether a factory of tensors makes one of the host."""
     device = next((k.value for k in node.keywords if k.arg == "device"), None)
     if device is None:
@@ -126,7 +127,11 @@ class Scale:
         self.always = always  # says which side of a branch is always taken, where that is known
 
     def call(self, node, scope):
-        """What a call does."""
+        """What a call does, at worst."""
+        found = [self._call(node, scope)] + [self.function(f, node, scope, [getattr(f, "__self__", None)]) for f in gone_through(node.func, scope)]
+        return CHANGES if CHANGES in found else EVALUATES if EVALUATES in found else None
+
+    def _call(self, node, scope):
         callee = resolve(node.func, scope)
         torch = _torch()
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -152,7 +157,7 @@ class Scale:
             module = getattr(callee, "__module__", None) or ""
             if (module.split(".")[0] == "torch" or owner is torch) and not module.startswith(STILL_MODULES) and name not in STILL_FUNCTIONS:
                 small = name in REDUCTIONS and len(node.args) == 1 and not node.keywords
-                return None if small or name in FACTORIES and _on_host(node, scope) else CHANGES
+                return None if small or name in FACTORIES and on_host(node, scope) else CHANGES
         if isinstance(node.func, ast.Attribute) and (owner is None and callee is None or is_tensor(owner)):
             if name in ALLOCATES or name == "to" and _goes_to_device(node, scope):
                 return CHANGES
@@ -353,7 +358,7 @@ def maybe_tensor(node, scope, depth=0):
             return False
         callee = resolve(node.func, scope)
         if is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
-            return not (name in FACTORIES and _on_host(node, scope))
+            return not (name in FACTORIES and on_host(node, scope))
         return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or maybe_tensor(node.func.value, scope, depth + 1))
     if isinstance(node, (ast.Tuple, ast.List)):
         return any(maybe_tensor(e, scope, depth + 1) for e in node.elts)

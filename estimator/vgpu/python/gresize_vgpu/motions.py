@@ -17,9 +17,13 @@ DEEPEST = 6
 MOST_COMBINATIONS = 20000
 MOST_VALUES = 400
 MOST_TURNS = 4096
+MOST_GONE_THROUGH = 32
 UNBOUNDED = 1 << 50
 # Modules whose functions give another answer each time.
 RESTLESS = ("random", "time", "numpy.random", "secrets", "datetime")
+
+
+_through = {}  # code -> its loops
 
 
 class Still:
@@ -429,6 +433,41 @@ def _items(node, scope):
     if isinstance(value, range):
         return value
     return list(value) if type(value) in (list, tuple, set, dict) else None
+
+
+def gone_through(function, scope):
+    """The functions of the program's that a call may mean whose name a loop goes through, such as a list of callbacks; but for the one that it means now."""
+    name = function.value if isinstance(function, ast.Attribute) else function
+    if not isinstance(name, ast.Name):
+        return []
+    found = []
+    for node in _loops_over(name.id, scope):
+        items = _items(node.iter, scope)
+        for item in (items if isinstance(items, list) else [])[:MOST_GONE_THROUGH]:
+            value = _part_of(node.target, item, name.id)
+            value = sources.attribute(value, function.attr) if isinstance(function, ast.Attribute) and value is not None else value
+            if sources.is_users_function(value) and all(sources.code_of(value) is not sources.code_of(f) for f in found):
+                found.append(value)
+    now = resolve(function, scope)
+    return [f for f in found if sources.code_of(f) is not sources.code_of(now)]
+
+
+def _loops_over(name, scope):
+    """The loops of a function that go through something by this name."""
+    key = scope.code if isinstance(scope, sources.Moment) else sources.code_of(scope.function)
+    if key not in _through:
+        node = sources.tree(key.co_filename) if key.co_name == "<module>" else sources.definition_of(key)
+        _through[key] = [n for n in sources.inside(sources.body_of(node)) if isinstance(n, ast.For)] if node is not None else []
+    return [n for n in _through[key] if any(isinstance(t, ast.Name) and t.id == name for t in ast.walk(n.target))]
+
+
+def _part_of(target, item, name):
+    """What a name of a target stands for, of one thing that its loop goes through."""
+    if isinstance(target, ast.Name):
+        return item if target.id == name else None
+    if isinstance(target, (ast.Tuple, ast.List)) and type(item) in (tuple, list) and len(item) == len(target.elts):
+        return next((v for v in (_part_of(t, i, name) for t, i in zip(target.elts, item)) if v is not None), None)
+    return None
 
 
 def things(node, scope):

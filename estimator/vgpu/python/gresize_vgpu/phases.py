@@ -14,6 +14,8 @@ BATCHES_AFTER = 3
 STEPS_AFTER = 2
 # What follows an epoch may take as long as all before it, and at least this.
 LEAST_SECONDS = 10.0
+# What all batches to come of such a loader may leave behind without being worth a word.
+MOST_LEFT_BYTES = 16 << 20
 
 
 class Phases:
@@ -21,6 +23,7 @@ class Phases:
 
     def __init__(self, steadiness):
         self.steadiness = steadiness
+        self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
         self.workers = set()  # processes of loaders
         self.active = False
         self.turned = False  # a loader was ended
@@ -41,12 +44,14 @@ class Phases:
         @functools.wraps(original)
         def next_batch(self):
             if phases.at_end(self):
+                phases.hold(self, torch, True)
                 raise StopIteration
             batch = original(self)
             phases.given += 1
             phases.look_at(self, batch)
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
+                phases.hold(self, torch)
             return batch
 
         iterator.__next__ = next_batch
@@ -70,6 +75,24 @@ class Phases:
                 self.workers.update(w.pid for w in getattr(iterator, "_workers", ()))
             self.steadiness.batch(iterator, batch)
         except Exception:
+            pass
+
+    def hold(self, iterator, torch, ended=False):
+        """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""
+        try:
+            held = iterator.__dict__.setdefault("_gresize_held", [])
+            held.append(torch.cuda.memory_allocated())
+            if not ended:
+                return
+            left = [b - a for a, b in zip(held[1:], held[2:])]  # the first leaves its last tensors until the next
+            held.clear()
+            if len(left) >= 2 and min(left) > 0:
+                to_come = len(iterator) - BATCHES_AFTER
+                if min(left) * to_come > MOST_LEFT_BYTES:
+                    text = "of a loader of %s %d batches were not read, and each leaves %d bytes" % (type(iterator._dataset).__name__, to_come, min(left))
+                    if text not in self.keeping and len(self.keeping) < 4:
+                        self.keeping.append(text)
+        except Exception:  # a stream has no length
             pass
 
     def at_end(self, iterator):

@@ -270,7 +270,7 @@ def write(watch, reason, exception=None, initializing=False):
             "epochs_cut_short": watch.phases.turned,
             "changes_ahead": watch.horizon.changing,
             "evaluations_ahead": watch.horizon.evaluating,
-            "growth_ahead": watch.horizon.growing,
+            "growth_ahead": watch.horizon.growing + watch.phases.keeping,
             "afterwards": watch.afterwards,
             "step_leaves_bytes": watch.steadiness.grows_bytes(),
             "batches_vary": watch.steadiness.varies or "",

@@ -82,10 +82,10 @@ def is_users_function(value):
 def definition(function):
     """The syntax of a function of the program's; None for others."""
     code = code_of(function)
-    return _definition_of(code) if inspect.iscode(code) else None
+    return definition_of(code) if inspect.iscode(code) else None
 
 
-def _definition_of(code):
+def definition_of(code):
     if code not in _definitions:
         _definitions[code] = None
         for node in ast.walk(tree(code.co_filename) or ast.Module([], [])):
@@ -147,6 +147,7 @@ class Moment:
     """The names of a running function, as they are now."""
 
     def __init__(self, frame):
+        self.code = frame.f_code
         self.globals = frame.f_globals
         self.names = _names(frame)
 
@@ -174,7 +175,7 @@ def _asks_for_locals(code):
     """Whether a function asks for the dictionary of its names: by locals(), or by vars() of nothing; what vars() says of something is another dictionary."""
     if "locals" not in code.co_names and "vars" not in code.co_names:
         return False
-    node = _definition_of(code)
+    node = definition_of(code)
     if node is None:
         return True
     nodes = list(inside(body_of(node)))

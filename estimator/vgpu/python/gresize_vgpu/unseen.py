@@ -9,7 +9,8 @@ import sys
 
 from . import light, sources
 from .expressions import PLAIN, Unknown, evaluate, path_of
-from .growth import _width
+from .growth import width
+from .motions import gone_through
 from .sources import resolve
 
 DEEPEST = 6
@@ -183,7 +184,7 @@ def _cut_out(node, scope, local):
     if not isinstance(key, ast.Slice) or key.upper is None or not (light.is_tensor(base) and base.dim() > 1 or type(base).__module__ == "numpy"):
         return None
     try:
-        widths = [number(w, scope, local) for w in _width(key)]
+        widths = [number(w, scope, local) for w in width(key)]
     except Exception:
         return None
     return Size(rows=widths[0]) if widths and type(widths[0]) is int and widths[0] > 0 else None
@@ -206,7 +207,7 @@ def _made(node, made, scope, local, body):
     name, numpy = made
     drawn = name in DRAWN
     if not drawn:
-        host = numpy or not name.startswith("new_") and light._on_host(node, scope)
+        host = numpy or not name.startswith("new_") and light.on_host(node, scope)
         used = _is_used(node, scope, body)
         if host and not used:
             return None
@@ -285,7 +286,7 @@ class Seen:
     def loops(self, frames):
         """frames are (frame, moment, loops), the innermost first: of those below a loop all tensors are of the step, of the others those that the loop assigns."""
         for frame, moment, loops in frames:
-            node = loops[-1].node if loops else sources._definition_of(frame.f_code)
+            node = loops[-1].node if loops else sources.definition_of(frame.f_code)
             if node is None or getattr(moment, "names", None) is None:
                 continue
             names = set(sources.assignments([node] if loops else sources.body_of(node)))
@@ -388,6 +389,9 @@ class Unseen:
         return (size.rows or 0) > max(self.seen.rows, 1) or (size.elements or 0) > self.seen.elements
 
     def _call(self, node, scope, local, depth, visited):
+        through = [sources.called(f, node, scope) for f in gone_through(node.func, scope)]
+        if any(inner is not None and self._inside(inner, local, depth, visited) for inner in through):
+            return True
         callee = resolve(node.func, scope)
         if light.is_module(callee):
             self.uses_network = True
@@ -395,6 +399,9 @@ class Unseen:
         inner = _inner(node, scope)
         if inner is None:
             return getattr(node.func, "attr", "") == "generate" and light.is_module(resolve(node.func.value, scope)) and self._generates(node, scope, local)
+        return self._inside(inner, local, depth, visited)
+
+    def _inside(self, inner, local, depth, visited):
         code = sources.code_of(inner.function)
         key = code, tuple(sorted((n, ast.dump(a)) for n, a in inner.arguments.items()))
         if key in visited or depth >= DEEPEST or self.left <= 0:
