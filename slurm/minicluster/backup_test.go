@@ -21,7 +21,14 @@ func TestBackup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(6 * time.Second) // slurmctld writes its state every five seconds at most
+	submitted := time.Now()
+	// slurmctld writes its state every five seconds at most.
+	if err := waitFor(t.Context(), time.Minute, func() (bool, error) {
+		info, err := os.Stat(c.path("state/job_state"))
+		return err == nil && info.ModTime().After(submitted), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	ping := func(want string) {
 		t.Helper()
 		began, last := time.Now(), ""
