@@ -50,7 +50,9 @@ type builder struct {
 	overlays int
 	copied   int64
 	disk     bool // overlays keep their changes in diskDir
-	notes    []string
+	// memoryKeeps says that memory keeps user attributes; toldOfDisk that there is a note of changes that are kept in memory although they should not be.
+	memoryKeeps, toldOfDisk bool
+	notes                   []string
 	// uncovered counts the places for which there was no overlay left.
 	uncovered int
 	// endpoints counts the sockets and pipes that were covered, see endpoints.go.
@@ -356,21 +358,30 @@ func (b *builder) placeFile(src, dst string, fi os.FileInfo) {
 	}
 }
 
+// inMemory says what changes that are kept in memory mean for a script.
+func (b *builder) inMemory() string {
+	if b.memoryKeeps {
+		return "changes are kept in memory"
+	}
+	return "changes are kept in memory, where a directory that had files cannot be removed (EIO)"
+}
+
 // chooseScratch says where overlays keep what is changed. A tmpfs is best: it has
 // a limit, and is gone by itself. Before Linux 6.6 it keeps no user attributes,
-// though, and then a directory that was removed cannot be made again; so there
+// though, and then a directory that had files cannot be removed; so there
 // the changes go to the disk, where the starting process watches their size.
 func (b *builder) chooseScratch() {
 	const attribute = "user.gresize"
-	if !b.policy.DiskScratch && unix.Setxattr(memoryDir, attribute, []byte("y"), 0) == nil {
+	b.memoryKeeps = unix.Setxattr(memoryDir, attribute, []byte("y"), 0) == nil
+	if b.memoryKeeps && !b.policy.DiskScratch {
 		return
 	}
 	if err := os.Mkdir(diskDir, 0o700); err != nil {
-		b.note("changes are kept in memory: %v", err)
+		b.note("%s: %v", b.inMemory(), err)
 		return
 	}
 	if err := unix.Setxattr(diskDir, attribute, []byte("y"), 0); err != nil {
-		b.note("neither memory nor %s keeps user attributes: a directory that is removed cannot be made again", filepath.Dir(b.base))
+		b.note("neither memory nor %s keeps user attributes: %s", filepath.Dir(b.base), b.inMemory())
 		return
 	}
 	b.disk = true
@@ -382,12 +393,19 @@ func (b *builder) overlay(src, dst string, fi os.FileInfo) error {
 	}
 	b.overlays++
 	// An overlay cannot keep its changes in a place that it covers.
+	var refused error
 	if b.disk && !strings.HasPrefix(b.base, src+"/") {
-		if err := b.overlayIn(diskDir, src, dst, fi); err == nil {
+		if refused = b.overlayIn(diskDir, src, dst, fi); refused == nil {
 			return nil
 		}
 	}
-	return b.overlayIn(memoryDir, src, dst, fi)
+	err := b.overlayIn(memoryDir, src, dst, fi)
+	// What is covered can be: so it is the place for changes that cannot, as a network file system.
+	if err == nil && refused != nil && !b.toldOfDisk {
+		b.toldOfDisk = true
+		b.note("no overlay keeps its changes in %s (%v): %s", filepath.Dir(b.base), refused, b.inMemory())
+	}
+	return err
 }
 
 func (b *builder) overlayIn(scratch, src, dst string, fi os.FileInfo) error {

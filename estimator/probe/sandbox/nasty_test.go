@@ -163,6 +163,17 @@ func TestNastyScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
+	temporary := filepath.Join(root, "tmp")
+	if place != "/var/tmp" {
+		// As on a node of a cluster: the home is there, and what is temporary on a disk of its own.
+		if temporary, err = os.MkdirTemp("/var/tmp", "gresize-nasty-"); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(temporary) })
+		if err := os.Chown(temporary, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
 	home := filepath.Join(root, "home")
 	makeNastyHome(t, home)
 	programs := makeNastyPrograms(t, root)
@@ -181,7 +192,7 @@ func TestNastyScripts(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(filepath.Join(root, "scratch"), unix.MNT_DETACH) })
 	}
-	world := nastyWorld{Root: root, Home: home, Bare: makeBare(t, root, uid, gid), Env: append(programs, "HOME="+home, "TMPDIR="+filepath.Join(root, "tmp"), "PATH="+os.Getenv("PATH"))}
+	world := nastyWorld{Root: root, Home: home, Bare: makeBare(t, root, uid, gid), Env: append(programs, "HOME="+home, "TMPDIR="+temporary, "PATH="+os.Getenv("PATH"))}
 	outside := watchOutside(t, root, &world, uid, gid)
 	before := outside.look(t)
 	asOwner(t, root, world, uid, gid)
