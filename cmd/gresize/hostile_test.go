@@ -63,6 +63,7 @@ func TestHostileTextStaysInItsPlace(t *testing.T) {
 	for _, args := range [][]string{
 		{"log"}, {"log", "--csv"}, {"log", "--json"}, {"show", "42"}, {"show", "--json", "42"}, {"explain", "42"}, {"top"}, {"report"}, {"report", "--csv"}, {"report", "--json"},
 		{"export", "jobs"}, {"export", "events"}, {"log", "--no-such-flag\x1b[2J"}, {"show", "4\x1b[2J\n2"}, {"explain", "tok\x1b]0;x\x07en"},
+		{"log", "--db", "no\nnew row: job 1 rewritten"}, {"simulate", "no\nsuch file"},
 	} {
 		var want, errs bytes.Buffer
 		wantCode := run(t.Context(), append([]string{args[0], "--db", harmless}, args[1:]...), &want, &errs)
@@ -74,6 +75,11 @@ func TestHostileTextStaysInItsPlace(t *testing.T) {
 			}
 			if got, want := strings.Count(out.String(), "\n"), strings.Count(want.String(), "\n"); got != want {
 				t.Errorf("%q with %s: %d lines, want %d:\n%q", args, name, got, want, out.Bytes())
+			}
+			for line := range strings.Lines(errs.String()) {
+				if !strings.HasPrefix(line, "gresize: ") && !strings.HasPrefix(line, "See gresize ") && !strings.HasPrefix(line, "  ") {
+					t.Errorf("%q with %s: a line of its own in the error: %q", args, name, line)
+				}
 			}
 			for _, r := range out.String() + errs.String() {
 				if r != '\n' && r != ' ' && !(r == '\t' && args[0] == "export") && !unicode.IsPrint(r) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
@@ -66,7 +67,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 			return code
 		}
 	}
-	fmt.Fprintln(stderr, "gresize:", printable.Lines(err.Error()))
+	// Further lines are set in: a line break in a file's name begins none that looks like one of ours.
+	fmt.Fprintln(stderr, "gresize:", strings.ReplaceAll(printable.Lines(err.Error()), "\n", "\n  "))
 	if code == exitUsage {
 		fmt.Fprintln(stderr, "See gresize --help, or gresize VERB --help.")
 	}
