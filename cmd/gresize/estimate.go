@@ -221,7 +221,7 @@ func (r *reading) print(w io.Writer) error {
 			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", logview.GiB(k.ComfortableBytes))
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n", r.nameOf(k.Rank), need)
-		if k.MinimumBytes > 0 {
+		if k.MinimumBytes > 0 && logview.GiB(k.MinimumBytes) != logview.GiB(k.ComfortableBytes) {
 			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", logview.GiB(k.MinimumBytes))
 		}
 		fmt.Fprintf(&b, "               %s allocated and %s reserved by PyTorch at the peak, %s outside it\n",
@@ -230,7 +230,7 @@ func (r *reading) print(w io.Writer) error {
 	if h := r.Headroom; h != nil && h.Bytes >= 0 {
 		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", logview.GiB(h.Bytes), h.Percent)
 	} else if h != nil {
-		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", logview.GiB(-h.Bytes))
+		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", exactSize(uint64(-h.Bytes)))
 	}
 	if r.HostPeakBytes > 0 {
 		fmt.Fprintf(&b, "  host memory  %s", logview.GiB(r.HostPeakBytes))
@@ -252,6 +252,9 @@ func (r *reading) print(w io.Writer) error {
 	}
 	if len(names) > 0 {
 		fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
+	}
+	if r.Status == statusDoesNotFit {
+		b.WriteString(r.largerCards())
 	}
 	r.printOwners(&b)
 	r.printUtilization(&b)
@@ -281,10 +284,30 @@ func (r *reading) nameOf(rank int) string {
 	return fmt.Sprintf("GPU %d", rank)
 }
 
+// largerCards is the way on where the card was too small: a run that found no room does not say how much room there should be.
+func (r *reading) largerCards() string {
+	var names []string
+	for _, c := range gpu.SmallestFor(r.CapacityBytes + 1) {
+		if names = append(names, fmt.Sprintf("%s (%s)", c.ID, logview.GiB(c.Total.Bytes))); len(names) == shownSmallest {
+			break
+		}
+	}
+	if len(names) == 0 {
+		return "  to try       a smaller batch, see gresize fit: no larger card is known\n"
+	}
+	return fmt.Sprintf("  to try       --gpu with a larger card, which says how much is needed: %s; or a smaller batch, see gresize fit\n", strings.Join(names, ", "))
+}
+
 func (r *reading) printOwners(b *strings.Builder) {
 	purposes := slices.SortedFunc(maps.Keys(r.PeakByPurpose), func(x, y string) int {
 		return cmp.Or(cmp.Compare(r.PeakByPurpose[y], r.PeakByPurpose[x]), strings.Compare(x, y))
 	})
+	var sum int64
+	for _, bytes := range r.PeakByPurpose {
+		sum += bytes
+	}
+	// What is less than a thousandth would only be read over.
+	purposes = slices.DeleteFunc(purposes, func(name string) bool { return r.PeakByPurpose[name] < sum/1000 })
 	for i, name := range purposes {
 		purposes[i] = name + " " + exactSize(uint64(r.PeakByPurpose[name]))
 	}
@@ -292,6 +315,9 @@ func (r *reading) printOwners(b *strings.Builder) {
 		fmt.Fprintf(b, "  at the peak  %s\n", strings.Join(purposes, ", "))
 	}
 	for _, o := range r.Owners {
+		if o.Percent < 0.1 {
+			continue
+		}
 		fmt.Fprintf(b, "  %22s %5.1f %%  %s\n", exactSize(uint64(o.Bytes)), o.Percent, printable.Text(strings.TrimSpace(o.Purpose+" "+o.Name)))
 	}
 }

@@ -391,7 +391,26 @@ func (f *fitResult) print(out io.Writer, p *gpu.Profile) error {
 		c := r.cells()
 		fmt.Fprintf(w, "  %d\t%s\t%s\t%s\t%s\t%s\t%s\t%.1f\n", run.Batch, fitAnswerOf(r), c[0], c[1], c[2], c[3], r.Confidence, r.WallSeconds)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	shown := f.decisive()
+	shared := sharedReasons{of: "batch", all: len(shown)}
+	for _, run := range shown {
+		shared.add(run.Batch, run.Estimate.Reasons)
+	}
+	return shared.print(out, "  ")
+}
+
+// decisive are the runs that the answer rests on: the size that fits and the first that does not, and where none fits the last.
+func (f *fitResult) decisive() (runs []fitRun) {
+	for i, run := range f.Runs {
+		if f.Batch > 0 && (run.Batch == f.Batch || run.Batch == f.FailsAt) || (f.Batch == 0 || f.Status != statusFits) && i == len(f.Runs)-1 {
+			runs = append(runs, run)
+		}
+	}
+	slices.SortFunc(runs, func(a, b fitRun) int { return a.Batch - b.Batch })
+	return runs
 }
 
 // proof says what is known of the sizes above the answer.

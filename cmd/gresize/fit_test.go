@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -161,7 +162,7 @@ func TestFitSearch(t *testing.T) {
 			}
 			got.GPU = p.ID
 			var b bytes.Buffer
-			if err := got.print(&b, p); err != nil || strings.Count(b.String(), "\n") != len(got.Runs)+2 {
+			if err := got.print(&b, p); err != nil || strings.Count(b.String(), "\n")-strings.Count(b.String(), "\n  because  ") != len(got.Runs)+2 {
 				t.Errorf("%v\n%s", err, b.String())
 			}
 			data, err := json.Marshal(got)
@@ -246,9 +247,10 @@ func TestFitUsage(t *testing.T) {
 }
 
 func TestWhatIfTable(t *testing.T) {
-	low := readingOf(300, 0)
+	low, full := readingOf(300, 0), readingOf(2000, 0)
+	full.Reasons = []estimator.Reason{{Code: "run_cut_short"}}
 	low.Status, low.Confidence, low.Reasons = statusUnknown, estimator.Low, []estimator.Reason{{Code: "values_read_back"}, {Code: "run_cut_short"}}
-	table := whatIfTable{Schema: schemaWhatIf, Rows: []whatIfRow{{"", readingOf(500, 100)}, {"batch=9", readingOf(2000, 0)}, {"gpu=t4", low}, {"batch=1", failed()}}}
+	table := whatIfTable{Schema: schemaWhatIf, Rows: []whatIfRow{{"", readingOf(500, 100)}, {"batch=9", full}, {"gpu=t4", low}, {"batch=1", failed()}}}
 	for i := range table.Rows {
 		table.Rows[i].Estimate.GPU, table.Rows[i].Estimate.CapacityBytes = "t4", 16<<30
 	}
@@ -261,8 +263,9 @@ func TestWhatIfTable(t *testing.T) {
 batch=9     does not fit    t4 (16.00 GiB)  0.00 GiB  > 0.00 GiB  -         -               unknown
 gpu=t4      unknown         t4 (16.00 GiB)  0.00 GiB  0.00 GiB    0.00 GiB  0.00 GiB (0 %)  low
 batch=1     command failed  t4 (16.00 GiB)  0.00 GiB  0.00 GiB    0.00 GiB  -               unknown
-row 3: the program reads values that only a real GPU would have computed [values_read_back]
-row 4: the command failed: ValueError: empty data set [script_failed]
+because  rows 2, 3: only the first steps were run [run_cut_short]
+because  row 3: the program reads values that only a real GPU would have computed [values_read_back]
+because  row 4: the command failed: ValueError: empty data set [script_failed]
 `
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Error(diff)
@@ -294,5 +297,43 @@ func TestEvalHelpNamesTheRowsOnTop(t *testing.T) {
 	var out, errs bytes.Buffer
 	if code := run(t.Context(), []string{"eval", "--help"}, &out, &errs); code != exitOK || strings.Count(out.String(), "constants are taken from come on top") != 2 {
 		t.Errorf("%d\n%s", code, out.String())
+	}
+}
+
+// TestFitSaysWhyItIsNotSurer: the reasons of the answer and of the size that fails stand under the table, once each, and no others.
+func TestFitSaysWhyItIsNotSurer(t *testing.T) {
+	s := fitSearch{first: 8, step: 1, most: 1 << 20, capacity: testCapacity, try: func(n int) (reading, error) {
+		r := readingOf(int64(n)*100, 0)
+		r.Reasons = []estimator.Reason{{Code: "run_cut_short", Detail: "4 steps"}, {Code: "workspace_bounded", Detail: fmt.Sprintf("with %d", n)}}
+		return r, nil
+	}}
+	got, err := s.search()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := gpu.Load("t4")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := got.print(&b, p); err != nil {
+		t.Fatal(err)
+	}
+	_, reasons, _ := strings.Cut(b.String(), "SECONDS\n")
+	reasons = reasons[strings.Index(reasons, "  because"):]
+	want := `  because  only the first steps were run: 4 steps [run_cut_short]
+  because  batch 10: sizes of library workspaces are a model and not the library's own answer: with 10 [workspace_bounded]
+  because  batch 11: sizes of library workspaces are a model and not the library's own answer: with 11 [workspace_bounded]
+`
+	if diff := cmp.Diff(want, reasons); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestHeadroomBelowNothingIsNoZero: what reaches over the end of the card by some MiB is said in MiB.
+func TestHeadroomBelowNothingIsNoZero(t *testing.T) {
+	r := readingOf(testCapacity, 3<<20)
+	if got := r.cells()[3]; got != "-3.0 MiB" {
+		t.Error(got)
 	}
 }

@@ -48,7 +48,7 @@ func (p *logPath) open(cmd *cobra.Command) (*decisionlog.Log, error) {
 	log, err := decisionlog.OpenReadOnly(cmd.Context(), path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%w; the log is for SlurmUser and root", err)
+		return nil, fmt.Errorf("%w; the log is for root and SlurmUser: sudo, or ask the administrator (or the page of decisions, where the site has one)", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w; has gresized run here? --db names another file", err)
 	}

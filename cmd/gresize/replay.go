@@ -60,6 +60,8 @@ type replaySum struct {
 	// WithoutEstimate were never estimated, so no table could decide them. NotKnown would be tried on a card of which the log has no estimate.
 	WithoutEstimate int64 `json:"jobs_without_estimate"`
 	NotKnown        int64 `json:"jobs_not_known"`
+	// Untried counts those by that card.
+	Untried map[string]int64 `json:"jobs_not_known_by_card,omitempty"`
 	// AssumedVersion were decided for a release of Slurm that is not in the log.
 	AssumedVersion int64         `json:"jobs_with_assumed_slurm_version"`
 	Different      int64         `json:"jobs_decided_differently"`
@@ -202,6 +204,10 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 		}
 		if job.Code == replay.CodeNoEstimate {
 			sum.NotKnown++
+			if sum.Untried == nil {
+				sum.Untried = map[string]int64{}
+			}
+			sum.Untried[job.Untried]++
 		}
 		moves[move{WasVerdict: job.WasVerdict, WasCode: job.WasCode, Verdict: job.Verdict, Code: job.Code}]++
 		add(before, key{job.Asked, job.WasNow, job.WasVerdict, job.WasCode}, line.Job)
@@ -272,7 +278,7 @@ func writeReplay(w io.Writer, sum replaySum) error {
 		if i := slices.IndexFunc(sum.Before, func(c report.Card) bool { return c.Kind == kind }); i >= 0 {
 			asked = sum.Before[i].GPUHoursAsked
 		}
-		fmt.Fprintf(numbers, "%s\t%.0f\t%.0f\t%.0f\t\n", printable.Clip(kind, 40), asked, needed(sum.Before, kind), needed(sum.After, kind))
+		fmt.Fprintf(numbers, "%s\t%.1f\t%.1f\t%.1f\t\n", printable.Clip(kind, 40), asked, needed(sum.Before, kind), needed(sum.After, kind))
 	}
 	if err := numbers.Flush(); err != nil {
 		return err
@@ -282,7 +288,7 @@ func writeReplay(w io.Writer, sum replaySum) error {
 		changes := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 		fmt.Fprintln(changes, "JOB\tASKED\tWAS\tWOULD BE\tWHY")
 		for _, c := range sum.Changes {
-			fmt.Fprintf(changes, "%s\t%s\t%s\t%s\t%s\n", logview.JobID(decisionlog.Job{SlurmJobID: c.SlurmJobID}), logview.Short(c.Asked), decided(c.WasVerdict, c.WasNow), decided(c.Verdict, c.Now), c.Code)
+			fmt.Fprintf(changes, "%s\t%s\t%s\t%s\t%s\n", logview.JobID(decisionlog.Job{SlurmJobID: c.SlurmJobID}), logview.Short(c.Asked), decided(c.WasVerdict, c.WasNow), decided(c.Verdict, c.Now), c.why())
 		}
 		if err := changes.Flush(); err != nil {
 			return err
@@ -295,6 +301,9 @@ func writeReplay(w io.Writer, sum replaySum) error {
 	fmt.Fprintf(w, "  - %d of %d jobs have no estimate, and no table could decide them.\n", sum.WithoutEstimate, sum.Jobs)
 	if sum.NotKnown > 0 {
 		fmt.Fprintf(w, "  - %d jobs would be tried on a card of which the log has no estimate: what then would come of them is not known.\n", sum.NotKnown)
+		for _, card := range slices.Sorted(maps.Keys(sum.Untried)) {
+			fmt.Fprintf(w, "    %s: %d. In shadow mode with the file gresized tries such jobs on it; gresize estimate --gpu %s -- COMMAND tries one now.\n", printable.Clip(card, 40), sum.Untried[card], printable.Clip(card, 40))
+		}
 	}
 	if sum.AssumedVersion > 0 {
 		fmt.Fprintf(w, "  - Of %d jobs the release of Slurm is not in the log, and was assumed (--slurm-version).\n", sum.AssumedVersion)
@@ -318,6 +327,14 @@ func decided(v decisionlog.Verdict, now request.Request) string {
 		return logview.Short(now)
 	}
 	return spaced(v)
+}
+
+// why is the code, with the card where that is what is missing.
+func (j *replayedJob) why() string {
+	if j.Untried == "" {
+		return j.Code
+	}
+	return j.Code + ": " + printable.Clip(j.Untried, 40)
 }
 
 func replayCSV(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filter, player replay.Player) error {

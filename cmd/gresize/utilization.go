@@ -56,5 +56,5 @@ func duration(seconds float64) string {
 }
 
 func percents(i utilization.Interval) string {
-	return fmt.Sprintf("%.0f %% (%.0f to %.0f)", 100*i.Value, 100*i.Low, 100*i.High)
+	return fmt.Sprintf("%.0f %% (%.0f to %.0f %%)", 100*i.Value, 100*i.Low, 100*i.High)
 }

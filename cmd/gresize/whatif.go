@@ -161,17 +161,11 @@ func (t *whatIfTable) print(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	shared := sharedReasons{of: "row", all: len(t.Rows)}
 	for i, row := range t.Rows {
-		for _, x := range row.Estimate.Reasons {
-			if x.Code == "workspace_bounded" || x.Code == "run_cut_short" {
-				continue // nearly every answer has them, and they do not keep it from being one
-			}
-			if _, err := fmt.Fprintf(out, "row %d: %s\n", i+1, printable.Text(words(x))); err != nil {
-				return err
-			}
-		}
+		shared.add(i+1, row.Estimate.Reasons)
 	}
-	return nil
+	return shared.print(out, "")
 }
 
 // cells are reserved, needed, at most and headroom of the largest rank.
@@ -185,7 +179,9 @@ func (r *reading) cells() []string {
 	}
 	left := "-"
 	if r.Headroom != nil {
-		left = fmt.Sprintf("%s (%.0f %%)", logview.GiB(r.Headroom.Bytes), r.Headroom.Percent)
+		if left = fmt.Sprintf("%s (%.0f %%)", logview.GiB(r.Headroom.Bytes), r.Headroom.Percent); r.Headroom.Bytes < 0 {
+			left = "-" + exactSize(uint64(-r.Headroom.Bytes)) // often some MiB, which are no -0.00 GiB
+		}
 	}
 	return []string{logview.GiB(k.PeakReservedBytes), logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes), left}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+	"golang.org/x/sys/unix"
 
 	"github.com/gresize/gresize/estimator/regular"
 )
@@ -75,6 +76,10 @@ func Open(ctx context.Context, path string) (*Log, error) {
 func OpenReadOnly(ctx context.Context, path string) (*Log, error) {
 	if err := regular.Check(path); err != nil {
 		return nil, fmt.Errorf("open decision log: %w", err)
+	}
+	// SQLite says no more than that it cannot open the file. It is not opened here to find out: closing it would end the locks that this process has on it.
+	if err := unix.Faccessat(unix.AT_FDCWD, path, unix.R_OK, unix.AT_EACCESS); err != nil {
+		return nil, fmt.Errorf("open decision log: %w", &fs.PathError{Op: "open", Path: path, Err: err})
 	}
 	db, err := connect(path, url.Values{"mode": {"ro"}, "_query_only": {"true"}})
 	if err != nil {

@@ -32,6 +32,8 @@ type Result struct {
 	Reason  string              `json:"reason"`
 	// Now is what a rewrite asks for.
 	Now request.Request `json:"now,omitzero"`
+	// Untried is the card of which the log has no estimate, with CodeNoEstimate.
+	Untried string `json:"untried_card,omitempty"`
 	// AssumedVersion says that the release of Slurm was not in the log.
 	AssumedVersion bool `json:"assumed_slurm_version,omitempty"`
 }
@@ -50,7 +52,7 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, marg
 	for look := 1; ; look++ {
 		estimate, found := latestOn(estimates, profile)
 		if !found {
-			return Result{Verdict: decisionlog.LeaveAlone, Code: CodeNoEstimate, AssumedVersion: assumed,
+			return Result{Verdict: decisionlog.LeaveAlone, Code: CodeNoEstimate, Untried: profile, AssumedVersion: assumed,
 				Reason: fmt.Sprintf("the job would be tried on %s, of which the log has no estimate", profile)}
 		}
 		// The log does not hold the environment. Held under these rules the job would have lost the variables that contradict, unless its script reads them.

@@ -55,7 +55,7 @@ func TestDecidesAsTheDaemonDoes(t *testing.T) {
 			p := Player{Rules: c.rules, ProfileOf: func(request.Request) string { return "a100-80" }, Version: request.Version{Major: 22, Minor: 5}}
 			job := decisionlog.Job{Account: "physics", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}
 			got := p.Decide(job, c.estimates, decisionlog.Margin{})
-			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion {
+			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion || (got.Untried != "") != (c.code == CodeNoEstimate) {
 				t.Errorf("%+v", got)
 			}
 		})

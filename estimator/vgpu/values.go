@@ -120,6 +120,8 @@ func (a *answer) judgeValues(r *rankReport) {
 	switch {
 	case r.Other == nil:
 		detail += "; only one side of the answers was run"
+	case r.Other.Outcome == string(trace.Timeout):
+		detail += "; the run with the other side of the answers was ended by its budget before enough was seen: --budget gives it more time"
 	case !r.Other.ended():
 		detail += "; with the other side of the answers the run ended as " + r.Other.Outcome
 	default:
