@@ -96,6 +96,9 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 	if len(impossible) > 0 {
 		return exitFailed
 	}
+	for _, warning := range s.Warnings(path) {
+		fmt.Fprintf(stderr, "gresized: warning: %v\n", warning)
+	}
 	c := s.Config
 	if len(c.Targets) == 0 {
 		fmt.Fprintln(stderr, "gresized: warning: there is no [[target]]: no job will be changed, each is recorded as unknown_gpu")

@@ -38,6 +38,8 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-check", write("typo", "version = 1\nmod = \"off\"\n")}, exitFailed, ":2:1: mod: unknown key (did you mean mode?)"},
 		{[]string{"-check", write("gpu", "version = 1\n[gpu.a100]\nprofile = \"a101\"\n")}, exitFailed, ":3:1: gpu.a100.profile: unknown"},
 		{[]string{"-check", write("impossible", "version = 1\n[gpu.gpu12g]\nprofile = \"rtx3060\"\n[[target]]\nfits = \"40GiB\"\nconstraint = \"gpu12g\"\n")}, exitFailed, ":5:1: target[0].fits: no job of 40 GiB fits"},
+		{[]string{"-check", write("sold as", "version = 1\n[gpu.gpu80g]\nprofile = \"a100-80\"\n[[target]]\nfits = \"80GiB\"\nconstraint = \"gpu80g\"\n")}, exitOK, ":5:1: target[0].fits: a job can use 79.15 GiB of a a100-80"},
+		{[]string{"-check", write("untied", "version = 1\n[[target]]\nfits = \"22GiB\"\ngres = \"gpu:l4:1\"\n")}, exitOK, "gres: no [gpu.NAME] says which model is behind gpu:l4:1"},
 		{[]string{"-check", write("page", "version = 1\n[web]\nlisten = \"127.0.0.1:9190\"\n")}, exitOK, "every user of this machine can read"},
 		{[]string{"-check", write("page on a socket", "version = 1\n[web]\nlisten = \"unix:/run/gresize/web.sock\"\n")}, exitOK, "the daemon's user and group"},
 		{[]string{"-check", write("page for all", "version = 1\n[web]\nlisten = \"10.0.0.1:9190\"\nremote = true\n")}, exitOK, "warning: the page is on 10.0.0.1:9190: everybody"},
