@@ -103,11 +103,14 @@ eval-small: setup build ## Every estimator on fifteen runs that others measured 
 install: ## Put what `make build` made under PREFIX (/usr), below DESTDIR; nothing is started
 	@test -x $(BUILD)/libexec/gresize-estimator || { echo "install: nothing is built; run make build" >&2; exit 1; }
 	@packaging/install "$(BUILD)" "$(DESTDIR)" "$(PREFIX)"
-	@if [ -n "$(SLURM_PLUGIN_DIR)" ]; then install -D -m 755 -t "$(DESTDIR)$(SLURM_PLUGIN_DIR)" $(BUILD)/plugin/*.so; fi
+	@if [ -n "$(SLURM_PLUGIN_DIR)" ]; then install -D -m 755 -t "$(DESTDIR)$(SLURM_PLUGIN_DIR)" $(BUILD)/plugin/*.so && echo "installed: gresize below $(DESTDIR)$(PREFIX), the plugin in $(DESTDIR)$(SLURM_PLUGIN_DIR)"; \
+	else echo "installed: gresize below $(DESTDIR)$(PREFIX); no job_submit plugin: SLURM_PLUGIN_DIR=DIR, with the folder of Slurm's own, installs it"; fi
+	@echo "next: gresize slurm check, then the table in /etc/gresize/gresize.toml: docs/install.md"
 
 .PHONY: packages
 packages: build build-plugins ## deb and rpm in build/packages/: gresize, and the plugin for each release of Slurm on this machine
 	@packaging/make-packages "$(abspath $(BUILD))" "$(abspath $(BUILD))/packages" "$(NFPM)"
+	@echo "next: on the controller apt-get install ./gresize_*.deb ./gresize-slurm-plugin-RELEASE_*.deb (or the rpm), with the release of its Slurm; then docs/install.md"
 
 PREFIX ?= /usr
 

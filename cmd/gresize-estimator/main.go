@@ -50,6 +50,7 @@ func newRootCommand() *cobra.Command {
 func newListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The bundled estimators, and how a command is run for each", Args: cobra.NoArgs,
+		Example: "  gresize estimator list",
 		RunE: func(c *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tVERSION\tRUN\tRECORDS\tANSWERS FROM")
@@ -70,6 +71,7 @@ func newRunCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use: "run PLUGIN --bundle FILE --gpu NAME [-- ARGS]", Short: "Ask a plugin about a bundle, and print its answer", Args: cobra.MinimumNArgs(1),
+		Example: "  gresize estimate --bundle job.gresize -- python train.py\n  gresize estimator run ./my-estimator --bundle job.gresize --gpu a100-80",
 		RunE: func(c *cobra.Command, args []string) error {
 			profile, err := gpu.Load(card)
 			if err != nil {
@@ -119,6 +121,7 @@ func runPlugin(ctx context.Context, args []string, r contract.Request, timeout t
 func newCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check PLUGIN [-- ARGS]", Short: "Run the contract suite on a plugin", Args: cobra.MinimumNArgs(1),
+		Example: "  gresize estimator check ./my-estimator\n  gresize estimator check /usr/bin/python3 -- my_estimator.py",
 		RunE: func(c *cobra.Command, args []string) error {
 			command, err := commandOf(args)
 			if err != nil {

@@ -50,7 +50,8 @@ Answers are appended to the file of -o, a row whole or not at all; those that ar
 are not made again, so an interrupted comparison goes on where it stopped; --again makes
 those once more that are unknown, such as of a run that was too slow. --print makes none
 and prints what there is. docs/eval.md describes both files and every figure.`,
-		Example: `  gresize eval testdata/workloads/xmem.csv -o answers.csv --python ~/venv/bin/python
+		Example: `  # in a checkout of the sources, which have tables and their scripts
+  gresize eval testdata/workloads/xmem.csv -o answers.csv --python ~/venv/bin/python
   gresize eval testdata/workloads/xmem.csv -o answers.csv --print --plot calibration.svg`,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -76,7 +76,7 @@ the estimates were; and what these figures do not say.`,
 			if span.Tasks > span.Jobs {
 				arrays = fmt.Sprintf(" (%d with the tasks of arrays)", span.Tasks)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d jobs%s of %d users, submitted from %s to %s\n", span.Jobs, arrays, span.Users, span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
+			fmt.Fprintf(cmd.OutOrStdout(), "%d jobs%s of %s, submitted from %s to %s\n", span.Jobs, arrays, usersOf(span.Users), span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
 			return writeReport(cmd.OutOrStdout(), sum)
 		},
 	}
@@ -94,6 +94,13 @@ func (p *logPath) siteWords() map[string]bool {
 		return nil
 	}
 	return c.Words()
+}
+
+func usersOf(n int64) string {
+	if n == 1 {
+		return "1 user"
+	}
+	return fmt.Sprintf("%d users", n)
 }
 
 func writeReport(w io.Writer, r report.Report) error {

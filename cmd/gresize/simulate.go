@@ -60,7 +60,7 @@ EXIT STATUS
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.capacity, "capacity", "", "memory of the card for the allocator, such as 20GiB (default: as recorded)")
+	f.StringVar(&flags.capacity, "capacity", "", "memory for the allocator, such as 20GiB: that of the card less the CUDA context and libraries (default: as recorded)")
 	f.StringVar(&flags.allocConf, "alloc-conf", "", "allocator settings, as in PYTORCH_CUDA_ALLOC_CONF (default: as recorded)")
 	f.StringVar(&flags.torchVersion, "torch-version", "", "PyTorch release, such as 2.6 (default: as recorded, or the newest known)")
 	f.IntVar(&flags.device, "rank", 0, "rank of a bundle, or device of a snapshot")
@@ -168,6 +168,7 @@ type simulation struct {
 	PeakReservedBytes  int64            `json:"peak_reserved_bytes"`
 	Retries            int64            `json:"retries"`
 	Minimum            *capacity.Result `json:"minimum,omitempty"`
+	oom                *allocator.OOMError
 }
 
 func simulateRun(cmd *cobra.Command, p *replay.Program, run replay.RunOptions, flags simulateFlags) error {
@@ -194,6 +195,7 @@ func simulateRun(cmd *cobra.Command, p *replay.Program, run replay.RunOptions, f
 	}
 	if res.FirstOOM != nil {
 		out.FailsAtRequest, out.Failure = &res.FirstOOMOp, res.FirstOOM.Error()
+		out.oom = res.FirstOOM
 	}
 	if !flags.noMinimum {
 		out.Minimum, err = capacity.Search(p, capacity.Options{Version: run.Version, Config: run.Config})
@@ -243,7 +245,7 @@ func (s *simulation) print(out io.Writer) error {
 	if s.Fits {
 		row("result", "fits")
 	} else {
-		row("result", "does not fit: request %d: %s", *s.FailsAtRequest, s.Failure)
+		row("result", "does not fit: %s", s.whyNot())
 	}
 	row("peak allocated", "%s", exactSize(uint64(s.PeakAllocatedBytes)))
 	row("peak reserved", "%s", exactSize(uint64(s.PeakReservedBytes)))
@@ -252,6 +254,14 @@ func (s *simulation) print(out io.Writer) error {
 		printMinimum(row, m)
 	}
 	return w.Flush()
+}
+
+// whyNot is the failure in the units of the other rows; JSON has the allocator's own words.
+func (s *simulation) whyNot() string {
+	if s.oom == nil {
+		return fmt.Sprintf("request %d: %s", *s.FailsAtRequest, s.Failure)
+	}
+	return fmt.Sprintf("request %d asks for %s, and %s of the %s are free", *s.FailsAtRequest, exactSize(s.oom.RequestedBytes), exactSize(s.oom.DeviceFreeBytes), exactSize(s.oom.DeviceTotalBytes))
 }
 
 func printMinimum(row func(name, format string, args ...any), m *capacity.Result) {
@@ -266,7 +276,7 @@ func printMinimum(row func(name, format string, args ...any), m *capacity.Result
 	}
 	row("minimum", "%s, with %s; %s", exactSize(m.MinimumBytes), retries, proof)
 	if m.LowestBytes < m.MinimumBytes {
-		row("", "%s happens to succeed, but a card between them fails", exactSize(m.LowestBytes))
+		row("", "from %s on some cards happen to succeed, and others below the minimum fail: how cached memory is cut differs with the card", exactSize(m.LowestBytes))
 	}
 	f := m.Limit
 	if f == nil {

@@ -73,7 +73,7 @@ func TestSimulateAnswersWhatIf(t *testing.T) {
 		t.Fatalf("exit %d, %v, %+v, %s", code, err, big, errs)
 	}
 	code, out, _ = runSimulate(t, file, "--capacity", "300MiB", "--no-minimum")
-	if code != exitDoesNotFit || !strings.Contains(out, "does not fit: request") {
+	if code != exitDoesNotFit || !strings.Contains(out, "does not fit: request") || strings.Contains(out, " bytes") {
 		t.Errorf("exit %d:\n%s", code, out)
 	}
 	_, out, _ = runSimulate(t, file, "--capacity", "80GiB", "--alloc-conf", "expandable_segments:True", "--json")

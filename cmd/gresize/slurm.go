@@ -33,7 +33,8 @@ func newSlurmCheckCommand() *cobra.Command {
 built for another release slurmctld does not start, so ask before a restart and after every upgrade of Slurm.
 Nothing is loaded and nothing is asked of a running slurmctld. The exit status is 1 when slurmctld must not be
 started with the plugin, or when what was named cannot be read; a slurm.conf that is not in its usual place is a note.`,
-		Args: cobra.MaximumNArgs(1),
+		Example: "  gresize slurm check\n  gresize slurm check build/plugin/job_submit_gresize.so",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if o.Slurmctld == "" {

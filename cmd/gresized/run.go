@@ -63,6 +63,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	path := flags.String("config", "/etc/gresize/gresize.toml", "read the configuration from `FILE`")
 	check := flags.String("check", "", "check the configuration in `FILE` and end")
+	version := flags.Bool("version", false, "print the version and end")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
@@ -72,6 +73,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if flags.NArg() > 0 {
 		fmt.Fprintf(stderr, "gresized: unexpected argument %q\n", flags.Arg(0))
 		return exitUsage
+	}
+	if *version {
+		fmt.Fprintln(stdout, "gresized version", probe.BuildVersion())
+		return exitOK
 	}
 	if *check != "" {
 		return checkOnly(*check, stdout, stderr)

@@ -121,7 +121,7 @@ func Parse(path, text string) (*Config, error) {
 		// A value of the wrong kind has its place in the text alone.
 		if m := wrongKind.FindStringSubmatch(err.Error()); m != nil {
 			line, _ := strconv.Atoi(m[1])
-			return nil, &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: m[3], Hint: kindHint}
+			return nil, &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: kindProblem(m[3]), Hint: kindHint}
 		}
 		return nil, &FileError{Path: path, Problem: err.Error(), Hint: tomlHint}
 	}

@@ -43,7 +43,7 @@ func Explain(s decisionlog.Story) []Line {
 		}
 		for n, reason := range e.Reasons {
 			if n < 3 && reason.Detail != "" {
-				t.line("", "not certain: %s", reason.Detail)
+				t.line("", "not certain: %s", sentence(reason))
 			}
 		}
 	}
@@ -55,7 +55,7 @@ func Explain(s decisionlog.Story) []Line {
 			t.line("", "%s of that is a margin for what an estimate cannot know%s", GiB(d.MarginBytes), margin(d.Margin))
 		}
 	} else {
-		t.line("We did", "nothing: the job is as you asked (%s)", j.State)
+		t.line("We did", "nothing: the job is as you asked (%s)", Spaced(j.State))
 	}
 	for _, a := range s.Actuals {
 		t.line("It used", "%s", actual(a))
@@ -74,10 +74,18 @@ func Explain(s decisionlog.Story) []Line {
 	return t.lines
 }
 
+// sentence is what a reason says to the owner of a job. A detail that is a list of names says nothing without what they are names of.
+func sentence(r estimator.Reason) string {
+	if r.Code == "workspace_bounded" {
+		return "what libraries take for themselves is from a model, for " + r.Detail
+	}
+	return r.Detail
+}
+
 // OwnersWord is how the owner of a job has the last word; how to start it, only while it is held.
 func OwnersWord(j decisionlog.Job) []Line {
 	t := &teller{}
-	t.line("Your word", "to be left alone: sbatch --comment=gresize:off, or GRESIZE=off in the environment, or a line #GRESIZE off in the script;")
+	t.line("Your word", "to be left alone: sbatch --comment=gresize:off, or GRESIZE=off in the environment, or a line #GRESIZE off in the script")
 	if j.SlurmJobID != 0 && j.Mode != string(jobs.Shadow) && slices.Contains(jobs.OpenStates, j.State) && j.State != jobs.StateUpdated && !j.Finished {
 		t.line("", "to start the job at once, which is held: scontrol update JobId=%s StartTime=now", JobID(j))
 	}

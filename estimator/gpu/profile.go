@@ -190,7 +190,7 @@ func Load(name string) (*Profile, error) {
 	if len(sizes) > 0 {
 		return nil, fmt.Errorf("%w %q: it comes with different memories, name %s", ErrUnknown, name, strings.Join(sizes, " or "))
 	}
-	return nil, fmt.Errorf("%w %q: know %s, or the path of a profile file that ends in .json", ErrUnknown, name, strings.Join(known, ", "))
+	return nil, fmt.Errorf("%w %q: know %s, or the path of a profile file that ends in .json, which `gresize gpu capture` writes on a machine with that GPU", ErrUnknown, name, strings.Join(known, ", "))
 }
 
 // fold makes spellings of one name equal: case, blanks, dashes and underscores do not count.

@@ -13,6 +13,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu"
 )
 
 const (
@@ -130,7 +131,17 @@ func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate
 func withoutRepeats(reasons []estimator.Reason) []estimator.Reason {
 	seen := map[string]bool{}
 	kept := []estimator.Reason{}
+	failed := ""
 	for _, r := range reasons {
+		if r.Code == "script_failed" {
+			failed = r.Detail
+		}
+	}
+	for _, r := range reasons {
+		// That the command failed says it already, with the same words.
+		if what, ended := strings.CutPrefix(r.Detail, vgpu.EndedBeforeItsTime); r.Code == "phase_not_reached" && ended && failed != "" && strings.Contains(failed, what) {
+			continue
+		}
 		if !seen[r.Code] || r.Code == "symbol_unanswered" || r.Code == "symbol_missing" {
 			kept = append(kept, r)
 		}

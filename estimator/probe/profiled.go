@@ -50,7 +50,7 @@ func (profiled) Read(reportDir string) (Reports, error) {
 		r.Versions.CUDA = *first.CUDA
 	}
 	if r.Failure != "" {
-		r.Reasons = append(r.Reasons, reason("phase_not_reached", "a Python program ended before its time: "+r.Failure))
+		r.Reasons = append(r.Reasons, reason("phase_not_reached", vgpu.EndedBeforeItsTime+r.Failure))
 	}
 	if len(r.Ranks) > trace.MaxRanks {
 		return Reports{}, fmt.Errorf("%d processes trained, at most %d are handled", len(r.Ranks), trace.MaxRanks)

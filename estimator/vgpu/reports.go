@@ -411,6 +411,9 @@ func (p *process) usedGPU() bool {
 	return p.python != nil && slices.ContainsFunc(p.python.Devices, func(d PythonDevice) bool { return d.PeakReservedBytes > 0 || d.OOMs > 0 })
 }
 
+// EndedBeforeItsTime begins the detail of a reason that says of what a program died.
+const EndedBeforeItsTime = "a Python program ended before its time: "
+
 func sumUp(processes []process) (Reports, error) {
 	var r Reports
 	r.CPUOnly = true
@@ -421,7 +424,7 @@ func sumUp(processes []process) (Reports, error) {
 		// The job script may have gone on, and ended well, all the same.
 		failed = true
 		r.Failure = clip(e.Type + ": " + e.Text)
-		r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip("a Python program ended before its time: " + r.Failure)})
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip(EndedBeforeItsTime + r.Failure)})
 	}
 	for i := range processes {
 		p := &processes[i]
