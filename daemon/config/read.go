@@ -153,7 +153,7 @@ const (
 func hintOf(message string) string {
 	switch {
 	case strings.Contains(message, quantity.Words+" \""):
-		return "" // it says so itself
+		return `sizes stand in "quotes"` // the rest it says itself
 	case strings.Contains(message, wordsNoTime):
 		return `for example "90s", "5m" or "1h30m"`
 	}
