@@ -67,8 +67,8 @@ func TestCommandKeepsItsNameAndItsPlace(t *testing.T) {
 	if exit.Code != 7 || exit.Killed || out != fmt.Sprintf("%d\n%s\n", os.Getuid(), dir) {
 		t.Errorf("%+v\n%s", exit, out)
 	}
-	if len(exit.Notes) != 0 {
-		t.Errorf("notes: %q", exit.Notes)
+	if notes := ownNotes(exit); len(notes) != 0 {
+		t.Errorf("notes: %q", notes)
 	}
 	assertNothingLeft(t)
 }
