@@ -116,6 +116,15 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"by_callbacks", "phase_not_reached", ""}, {"gathers_outputs", "memory_grows", "batches were not read, and each leaves 131072 bytes"}, {"gathers_numbers", "", ""},
 			{"the_same_noise", "run_cut_short", "an evaluation was not reached"}, {"with_a_cast", "run_cut_short", "an evaluation was not reached"},
 		}, false},
+		{"testdata/found.py", []row{
+			{"lookahead_late", "phase_not_reached", "found.py line"}, {"grid_comprehended", "phase_not_reached", "found.py line"}, {"keeps_an_epoch", "memory_grows", "found.py line"},
+		}, true},
+		{"testdata/found.py", []row{{"lookahead_soon", "", ""}, {"grid_of_rates", "", ""}}, true},
+		{"testdata/found.py", []row{
+			{"averages_late", "phase_not_reached", "found.py line"}, {"statistics_of_each", "phase_not_reached", "found.py line"}, {"a_callback", "phase_not_reached", "found.py line"},
+			{"grid_of_a_list", "phase_not_reached", "found.py line"}, {"grid_in_a_loop", "phase_not_reached", ""}, {"sums_losses", "memory_grows", "batches were not read"}, {"crops_grow", "phase_not_reached", "found.py line"},
+		}, false},
+		{"testdata/found.py", []row{{"averages_soon", "", ""}, {"a_log", "", ""}, {"keeps_a_loss", "", ""}}, false},
 		{"testdata/matching.py", []row{{"a_case", "phase_not_reached", "19997 steps"}}, false},
 		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}, {"asks_for_its_names", "", ""}}, false},
 	} {

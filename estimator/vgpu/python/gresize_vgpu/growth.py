@@ -117,7 +117,10 @@ class Growth:
         survey = self.motions.survey(size, scope)
         if isinstance(size, ast.Starred) or not survey.moves():
             return []
-        numbers = [n for n in self.motions.past(size, scope, survey) if isinstance(n, (int, float))]
+        now, bounding = resolve(size, scope) if path_of(size) is not None else None, self.motions.bounding
+        self.motions.bounding = bounding and type(now) is not int  # what it is, is less than what it is at most
+        numbers = [n for n in self.motions.past(size, scope, survey) if isinstance(n, (int, float))] + ([now] if type(now) is int else [])
+        self.motions.bounding = bounding
         largest, when, unknown = max(numbers) if numbers else None, None, False
         for ahead, answer in self.motions.future(size, scope, survey, most):
             if answer is Unknown:
@@ -126,7 +129,7 @@ class Growth:
                 largest, when = answer, ahead
         if unknown:
             return [] if only_known and isinstance(size, ast.BinOp) and isinstance(size.op, ast.Sub) and when is None else [None]
-        return [] if when is None else [None if survey.own else when]
+        return [] if when is None else [None if survey.own or survey.drifts else when]
 
 
 class Reach:
@@ -145,7 +148,7 @@ class Reach:
                     self.function(function, node, scope, depth)
             elif isinstance(node, (ast.For, ast.AsyncFor)):
                 self.feeder(resolve(node.iter, scope))
-                for given in getattr(node.iter, "args", []):
+                for given in list(getattr(node.iter, "args", [])) + [k.value for k in getattr(node.iter, "keywords", [])]:
                     self.feeder(resolve(given, scope))
 
     def function(self, function, call, scope, depth, owner=None):
@@ -221,8 +224,9 @@ class Reach:
                     self.function(hook, None, None, depth)
 
     def feeder(self, value):
-        """What a data loader calls for its batches."""
-        if value is None or not hasattr(type(value), "__iter__"):
+        """What a data loader calls for its batches; it may be made where it is read, of a data set."""
+        torch = sys.modules["torch"]
+        if value is None or not hasattr(type(value), "__iter__") and not isinstance(value, torch.utils.data.Dataset):
             return
         self.methods(value, 0)
         held = getattr(value, "__dict__", {})

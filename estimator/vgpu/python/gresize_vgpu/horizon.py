@@ -11,10 +11,10 @@ import os
 import sys
 import time
 
-from . import light, sources
-from .expressions import PLAIN, Unknown, evaluate, paths_in
+from . import comprehended, light, sources
+from .expressions import PLAIN, Unknown, constant_key, evaluate, paths_in
 from .growth import Growth, Reach
-from .motions import UNBOUNDED, Motions, things
+from .motions import MOST_TURNS, NOW, UNBOUNDED, Motions, Own, things
 from .shifts import Shifts, written_out
 from .sources import resolve
 from .unseen import Seen, Unseen
@@ -53,6 +53,23 @@ class Loop:
             values.append(value if isinstance(value, PLAIN) else None)
 
 
+class Counter:
+    """A number that an object holds and counts up at a pace of its own, which opens a branch when it is at some value."""
+
+    def __init__(self, owner, node, begin, turns, stride, filename, line):
+        self.owner, self.node, self.filename, self.line = owner, node, filename, line
+        self.stride, self.at, self.last, self.came = stride, begin + stride * turns, begin, False
+
+    def look(self):
+        """Notes whether it has been there: it is there or beyond, or has begun anew."""
+        try:
+            now = sources.attribute(self.owner, self.node.attr) if isinstance(self.node, ast.Attribute) else dict.get(self.owner, constant_key(self.node))
+            self.came = self.came or (now - self.at) * self.stride >= 0 or (now - self.last) * self.stride < 0
+            self.last = now
+        except TypeError:
+            pass
+
+
 class Horizon:
     """The loops around the training step, from the first step on."""
 
@@ -62,22 +79,27 @@ class Horizon:
         self.times = []  # of the first and the last step
         self.until = None
         self.changing, self.evaluating, self.growing = [], [], []
+        self.waited = []  # counters of objects that are to open a branch soon
         self.lines = {}  # filename -> lines that called for a backward pass or a step
 
     def _around(self, frame):
         """The program's own frames, the innermost first, with their loops."""
+        within = None
         for _ in range(MOST_FRAMES):
             if frame is None:
                 return
             module = sources.tree(frame.f_code.co_filename)
-            if module is not None:
+            if comprehended.is_frame(frame):
+                within = frame
+            elif module is not None:
                 loops = []
-                for node, behind in sources.loops_around(module, frame.f_lineno, frame.f_code.co_name)[0]:
-                    key = id(frame), node.lineno
+                for node, behind in comprehended.loops(module, frame, within) + sources.loops_around(module, frame.f_lineno, frame.f_code.co_name)[0]:
+                    key = id(frame), node.lineno, getattr(node, "col_offset", 0)
                     if key not in self.loops:
                         self.loops[key] = Loop(node, behind, frame.f_code.co_filename)
                     loops.append(self.loops[key])
                 yield frame, loops
+                within = None
             frame = frame.f_back
 
     def observe(self, frame):
@@ -110,6 +132,13 @@ class Horizon:
             allowed = min(MOST_SECONDS, BUDGET_SHARE * (self.seconds - (time.monotonic() - begin))) if alone else 0
             self.until = number
             Look(self, frame, number, step_seconds, allowed, fed, loader_rows).all()
+        for counter in self.waited:
+            counter.look()
+        if number >= self.until and self.waited:
+            waited, self.waited = self.waited, []
+            for counter in waited:
+                if not counter.came:
+                    self.name(self.changing, counter.filename, counter.line, None)
         return number < self.until
 
     def name(self, what, filename, line, ahead):
@@ -178,6 +207,9 @@ class Look:
             self._sizes(body, moment, loop.filename, left)
         if not stepping and left > 0 and inner is not None:
             self._anew(body, loop, moment)
+            kept = comprehended.kept(body, loop, moment)
+            if kept is not None:
+                self.horizon.name(self.horizon.growing, loop.filename, kept, None)
         if not stepping or not self.fed:  # what is behind a loop that a data loader feeds is seen
             self._behind(loop.behind, loop.node, moment, loop.filename)
 
@@ -265,9 +297,29 @@ class Look:
                 continue
             if keeps:
                 self.horizon.name(self.horizon.growing, filename, first.lineno, None)
-            if what:
+            if what and not (what == light.CHANGES and self._waits(branch.test, value, scope, survey, filename, first)):
                 self._found(what, filename, first, ahead if stepping and certain else None, stepping and certain and not survey.own)
         return None
+
+    def _waits(self, test, value, scope, survey, filename, first):
+        """Whether a counter of an object opens a branch in some steps, if it counts them, so that it can be waited for; whether it did is asked then."""
+        counters = [(node, m) for node, m in ((n, self.motions.of(p, n, scope)) for p, n in paths_in(test)) if isinstance(m, Own)]
+        if not isinstance(scope, sources.Called) or len(survey.own) != 1 or survey.linear or survey.drifts or len(counters) != 1:
+            return False
+        node, motion = counters[0]
+        owner = resolve(node.value, scope) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+        if owner is None or motion.values is not None or type(motion.now) is not int or type(motion.stride) is not int or motion.most < UNBOUNDED:
+            return False
+        for turns in range(1, int(min(MOST_TURNS, self.allowed / max(self.step_seconds, 1e-4)))):
+            try:
+                answer = bool(self.motions.compute(test, scope, NOW, {id(motion): motion.now + motion.stride * turns}))
+            except Exception:
+                return False
+            if answer == value:
+                self.horizon.waited.append(Counter(owner, node, motion.now, turns, motion.stride, filename, first.lineno))
+                self.horizon.until = max(self.horizon.until, self.number + turns + light.STEPS_AFTER)
+                return True
+        return False
 
     @staticmethod
     def _lasting(loop, scope):

@@ -33,6 +33,8 @@ REDUCTIONS = {"mean", "sum", "max", "min", "norm", "any", "all", "argmax", "argm
 FACTORIES = {"zeros", "ones", "empty", "full", "rand", "randn", "randint", "randperm", "arange", "linspace", "tensor", "as_tensor", "from_numpy", "eye", "load"}
 # Methods of tensors that make others, by the name alone where the object is not known.
 ALLOCATES = {"clone", "repeat", "repeat_interleave", "cuda", "new_zeros", "new_ones", "new_empty", "new_full", "new_tensor"}
+# Functions of PyTorch that join tensors, which are where those were.
+JOINS = {"cat", "stack", "concat", "hstack", "vstack"}
 KEEPS = {"append", "extend", "appendleft", "insert", "add", "put"}
 # What makes plain values, or tensors of the host.
 TO_HOST = {"item", "cpu", "numpy", "tolist", "size", "numel", "dim", "keys", "format", "join"}
@@ -54,11 +56,15 @@ def is_tensor(value):
 
 def _without_gradients(function):
     """Whether a function turns gradients off itself, by a decorator or a block."""
-    if getattr(function, "__wrapped__", None) is not None:
-        for cell in getattr(function, "__closure__", None) or ():
+    around = function
+    for _ in range(sources.DEEPEST):
+        if getattr(around, "__wrapped__", None) is None:
+            break
+        for cell in getattr(around, "__closure__", None) or ():
             held = getattr(cell, "cell_contents", None)
             if type(getattr(held, "__self__", held)).__name__ in GRADIENTLESS:
                 return True
+        around = around.__wrapped__
     code = sources.code_of(function)
     return code is not None and any(n in code.co_names for n in GRADIENTLESS)
 
@@ -68,7 +74,7 @@ def _uses_model(function, depth=0):
     code = sources.code_of(function)
     if code is None or depth == DEEPEST:
         return False
-    names = getattr(getattr(function, "__wrapped__", function), "__globals__", {})
+    names = getattr(sources.unwrapped(function), "__globals__", {})
     for name in code.co_names:
         value = names.get(name)
         if is_module(value) or (sources.is_users_function(value) and value is not function and _uses_model(value, depth + 1)):
@@ -102,6 +108,35 @@ def on_host(node, scope):
 def _is_host_device(node, scope):
     value = node.value if isinstance(node, ast.Constant) else resolve(node, scope)
     return str(value).startswith("cpu")
+
+
+def _of_optimizer(scope):
+    """Whether a function is a method of an optimizer: they all work without gradients, and what they make stays."""
+    torch, owner = _torch(), next(iter(getattr(scope, "objects", {}).values()), None)
+    return torch is not None and issubclass(type(owner), torch.optim.Optimizer)
+
+
+def stores(statements, scope):
+    """Whether statements of a function put a tensor, or a copy of a network, into an object that outlives its call."""
+    for node in sources.inside(statements):
+        if not isinstance(node, ast.Assign) or not isinstance(scope, sources.Called):
+            continue
+        for target in node.targets:
+            if isinstance(target, (ast.Attribute, ast.Subscript)) and not _is_slice(target) and _lasts(target, lambda name: name not in scope.assigned()):
+                made = [n for n in ast.walk(node.value) if isinstance(n, ast.Call)]
+                if any(_is_copy(n, scope) for n in made) or made and maybe_tensor(node.value, scope):
+                    return True
+    return False
+
+
+def _is_slice(target):
+    """Whether an assignment writes into what is there already."""
+    return isinstance(target, ast.Subscript) and any(isinstance(n, ast.Slice) for n in ast.walk(target.slice)) or isinstance(target, ast.Attribute) and target.attr == "data"
+
+
+def _is_copy(call, scope):
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name == "deepcopy" and _copied_tensors(call, scope)
 
 
 def _goes_to_device(node, scope):
@@ -176,7 +211,7 @@ class Scale:
             self.known[key] = None  # of a function that calls itself
             self.calls -= 1
             what = self.statements(sources.body_of(inner.node), inner)
-        if what == CHANGES and _without_gradients(function):
+        if what == CHANGES and _without_gradients(function) and not (inner is not None and (_of_optimizer(inner) or stores(sources.body_of(inner.node), inner))):
             what = EVALUATES
         if inner is not None:
             self.known[id(sources.code_of(function)), tuple(id(g) for g in given)] = what
@@ -193,9 +228,9 @@ class Scale:
             if isinstance(node, ast.Call):
                 what = self.call(node, scope)
                 if what:
-                    what = EVALUATES if quiet else what
+                    what = EVALUATES if quiet and not _of_optimizer(scope) else what
                     worst = CHANGES if CHANGES in (worst, what) else what
-            if _wants_gradients(node) or also is not None and also(node):
+            if _wants_gradients(node) or quiet and stores([node], scope) or also is not None and also(node):
                 worst = CHANGES
             quiet = quiet or _turns_gradients_off(node)
             children = ast.iter_child_nodes(node)
@@ -357,9 +392,13 @@ def maybe_tensor(node, scope, depth=0):
         if name in TO_HOST:
             return False
         callee = resolve(node.func, scope)
+        if isinstance(node.func, ast.Attribute) and resolve(node.func.value, scope) is _torch() and name in JOINS:
+            return any(maybe_tensor(a, scope, depth + 1) for a in node.args)
         if is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
             return not (name in FACTORIES and on_host(node, scope))
         return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or maybe_tensor(node.func.value, scope, depth + 1))
+    if isinstance(node, (ast.ListComp, ast.GeneratorExp)):
+        return maybe_tensor(node.elt, scope, depth + 1)
     if isinstance(node, (ast.Tuple, ast.List)):
         return any(maybe_tensor(e, scope, depth + 1) for e in node.elts)
     if isinstance(node, ast.Dict):

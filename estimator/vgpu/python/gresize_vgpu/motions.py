@@ -5,6 +5,7 @@ from such values moves with them.
 """
 import ast
 import itertools
+import sys
 
 from . import sources
 from .expressions import PLAIN, Unknown, at_most, evaluate, is_pure, landmarks, path_of, paths_in, turns_to
@@ -54,16 +55,21 @@ class Linear:
 class Own:
     """A counter at a pace of its own, such as that of an outer loop, or one of some values: those to come, and those that are over."""
 
-    def __init__(self, now, stride=0, most=UNBOUNDED, values=None, over=0):
+    def __init__(self, now, stride=0, most=UNBOUNDED, values=None, over=0, counted=()):
         self.now, self.stride, self.most, self.values, self.over = now, stride, most, values, over
+        self.counted = counted  # (scope, line) of where it is counted up
 
     def to_come(self, numbers):
         if self.values is not None:
             return self.values[:MOST_VALUES]
         return [self.now + self.stride * t for t in turns_to(self.now, self.stride, numbers, self.most)]
 
-    def past(self):
-        return [self.now] if self.values is not None else [self.now - self.stride * t for t in range(self.over + 1)]
+    def past(self, scope, node):
+        """What it was where a function asks for it; one that the function counts up before it asks is never at its beginning there."""
+        if self.values is not None:
+            return [self.now]
+        before = bool(self.counted) and all(where is scope and line < getattr(node, "lineno", 0) for where, line in self.counted)
+        return [self.now - self.stride * t for t in range(max(self.over + 1 - before, 1))]
 
 
 class Derived:
@@ -161,6 +167,9 @@ class Motions:
                 for name, future in self.targets(loop.node.target, loop.node.iter, scope):
                     if name == path:
                         return future if isinstance(future, (Own, Drifts)) or not changes else Drifts()
+                parts = self._parts(path, node, loop.node, scope)
+                if parts is not None:
+                    return parts
         motion = self._assigned(path, value, scope, loops)
         return Drifts() if changes and isinstance(motion, Still) else motion
 
@@ -169,6 +178,22 @@ class Motions:
         own = [v.lineno for v in loop.assigned().get(path, []) if isinstance(v, (ast.AugAssign, ast.BinOp))]
         called = self.assigned_by_calls.get(_end(path), []) if "." in path or path[-1] == "]" else self.assigned_by_calls.get(path, [])
         return own or [None for v, _ in called if isinstance(v, (ast.AugAssign, ast.BinOp))]
+
+    def _parts(self, path, node, loop, scope):
+        """The motion of an attribute or an entry of the things that a loop goes through, such as the settings of a grid; None where it is none of theirs."""
+        root = _root(node) if path_of(node) == path else None
+        if root is None or root == path or not any(getattr(t, "id", None) == root for t in ast.walk(loop.target)):
+            return None
+        lists = _items_of(root, loop.target, loop.iter, scope)
+        module = sys.modules.get(type(scope.find(root)).__module__)
+        if not lists and type(resolve(node, scope)) is int and sources.is_users(getattr(module, "__file__", None) or ""):
+            return Drifts()  # settings of the program's own, of which the others are not known
+        for items in lists:
+            values = [resolve(node, OneName(root, i)) for i in items]
+            plain = list(dict.fromkeys(v for v in values if isinstance(v, PLAIN)))
+            if len(plain) > 1:
+                return Own(resolve(node, scope), values=plain)
+        return None
 
     def _of_property(self, getter, owner, scope):
         inner = sources.called(getter.__get__(owner), None, scope) if sources.is_users_function(getter) else None
@@ -239,7 +264,7 @@ class Motions:
             except Exception:
                 return Drifts()
         if strides and all(isinstance(s, (int, float)) and s == strides[0] != 0 for s in strides) and isinstance(value, (int, float)):
-            return Own(value, strides[0], over=self.steps if isinstance(value, int) else 0)
+            return Own(value, strides[0], over=self.steps if isinstance(value, int) else 0, counted=[(where, v.lineno) for v, where in given if isinstance(v, ast.AugAssign)])
         return Drifts()
 
     def _of_called(self, path, node, value, scope):
@@ -374,7 +399,7 @@ class Motions:
         for shift in _combinations(shifts):
             here = []
             for t in turns:
-                for picks in _combinations({k: o.past() for k, o in survey.own.items()}):
+                for picks in _combinations({k: o.past(scope, node) for k, o in survey.own.items()}):
                     picks.update(shift)
                     try:
                         here.append(self.compute(node, scope, (t, each), picks))
@@ -423,6 +448,11 @@ def _items(node, scope):
                 return None
         if name in ("count", "itertools.count"):
             return "counts"
+        if name in ("product", "itertools.product"):
+            sides = [_items(a, scope) for a in node.args]
+            if all(isinstance(s, list) or isinstance(s, range) and len(s) <= MOST_VALUES for s in sides):
+                return list(itertools.islice(itertools.product(*sides), MOST_COMBINATIONS))
+            return None
     if isinstance(node, ast.Call) and path_of(node.func) in THROUGH and node.args:
         return node.args[0]
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args:
@@ -468,6 +498,34 @@ def _part_of(target, item, name):
     if isinstance(target, (ast.Tuple, ast.List)) and type(item) in (tuple, list) and len(item) == len(target.elts):
         return next((v for v in (_part_of(t, i, name) for t, i in zip(target.elts, item)) if v is not None), None)
     return None
+
+
+class OneName:
+    """A scope in which one name is known."""
+
+    def __init__(self, name, value):
+        self.name, self.value = name, value
+
+    def find(self, name):
+        return self.value if name == self.name else None
+
+
+def _items_of(name, target, iterable, scope):
+    """The lists of what a loop, perhaps by `enumerate` or `zip`, goes through under this name."""
+    items = _items(iterable, scope)
+    if isinstance(items, ast.AST):
+        return _items_of(name, target, items, scope)
+    if getattr(target, "id", None) == name:
+        return [items[:MOST_VALUES]] if isinstance(items, list) else []
+    if not isinstance(target, (ast.Tuple, ast.List)):
+        return []
+    if isinstance(items, list):
+        return [[v[i] for v in items[:MOST_VALUES] if type(v) in (tuple, list) and len(v) > i] for i, t in enumerate(target.elts) if getattr(t, "id", None) == name]
+    if isinstance(iterable, ast.Call) and path_of(iterable.func) == "enumerate" and len(target.elts) == 2 and iterable.args:
+        return _items_of(name, target.elts[1], iterable.args[0], scope)
+    if isinstance(iterable, ast.Call) and path_of(iterable.func) == "zip" and len(iterable.args) == len(target.elts):
+        return [found for t, a in zip(target.elts, iterable.args) for found in _items_of(name, t, a, scope)]
+    return []
 
 
 def things(node, scope):

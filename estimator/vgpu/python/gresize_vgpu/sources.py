@@ -68,10 +68,19 @@ def tree(filename):
     return _trees[filename]
 
 
-def code_of(function):
+def unwrapped(function):
+    """A function without what decorators put around it, of which PyTorch has one around every optimizer's step."""
     function = getattr(function, "func", function)  # functools.partial
-    function = getattr(function, "__wrapped__", function)
-    return getattr(getattr(function, "__func__", function), "__code__", None)
+    for _ in range(DEEPEST):
+        inner = getattr(function, "__wrapped__", None)
+        if inner is None:
+            break
+        function = inner
+    return getattr(function, "__func__", function)
+
+
+def code_of(function):
+    return getattr(unwrapped(function), "__code__", None)
 
 
 def is_users_function(value):
@@ -189,8 +198,7 @@ class Called:
     def __init__(self, function, node, arguments, caller, objects):
         self.function, self.node, self.arguments, self.caller, self.objects = function, node, arguments, caller, objects
         self.depth = getattr(caller, "depth", 0) + 1
-        plain = getattr(getattr(function, "func", function), "__wrapped__", getattr(function, "func", function))
-        plain = getattr(plain, "__func__", plain)
+        plain = unwrapped(function)
         self.globals = getattr(plain, "__globals__", {})
         code = code_of(function)
         self.cells = {}
@@ -201,6 +209,7 @@ class Called:
                 pass
         self.locals = set(code.co_varnames) | set(code.co_cellvars)
         self._assigned = None
+        self._finding = set()
 
     def assigned(self):
         """What the function itself assigns to its names: path -> nodes."""
@@ -220,10 +229,26 @@ class Called:
             return self.cells[name]
         if name in self.locals:
             values = self.assigned().get(name, [])
-            if len(values) == 1 and isinstance(values[0], (ast.Name, ast.Attribute)) and self.depth < DEEPEST:
-                return resolve(values[0], self) if getattr(values[0], "id", None) != name else None
+            if len(values) == 1 and isinstance(values[0], (ast.Name, ast.Attribute, ast.Subscript)) and self.depth < DEEPEST:
+                return self._once(name, values[0], False)
+            if len(values) == 1 and isinstance(values[0], ast.For) and getattr(values[0].target, "id", None) == name:
+                return self._once(name, values[0].iter, True)
             return None
         return self.globals.get(name)
+
+    def _once(self, name, node, first):
+        """What a local name is assigned once: an object, or the first of those that a loop goes through, which stands for the others. Numbers are another one each time."""
+        if name in self._finding:
+            return None
+        self._finding.add(name)
+        try:
+            value = resolve(node, self)
+        finally:
+            self._finding.discard(name)
+        if not first:
+            return value
+        value = value[0] if type(value) in (list, tuple) and value else None
+        return None if isinstance(value, (int, float, str)) else value
 
 
 def called(function, call, caller):
@@ -240,7 +265,7 @@ def called(function, call, caller):
         if not any(isinstance(a, ast.Starred) for a in call.args):
             arguments.update(zip(names, call.args))
         arguments.update((k.arg, k.value) for k in call.keywords if k.arg)
-    plain = getattr(function, "__func__", function)
+    plain = unwrapped(function)
     for name, value in zip(names[::-1], (getattr(plain, "__defaults__", None) or ())[::-1]):
         if name not in arguments:
             objects[name] = value
@@ -319,6 +344,10 @@ def resolve(node, scope):
     if isinstance(node, ast.Subscript):
         owner, key = resolve(node.value, scope), constant_key(node)
         try:
+            asked = getattr(node.slice, "value", node.slice) if type(node.slice).__name__ == "Index" else node.slice
+            if key is None and isinstance(owner, dict) and isinstance(asked, ast.Name):  # an optimizer's table of what it keeps for each parameter
+                held = scope.find(asked.id)
+                return dict.get(owner, held) if type(held).__name__ == "Parameter" else None
             if isinstance(owner, dict) and key is not None:
                 return dict.get(owner, key)
             if type(owner) in (list, tuple) and type(key) is int:
