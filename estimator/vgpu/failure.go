@@ -1,5 +1,11 @@
 package vgpu
 
+import (
+	"fmt"
+
+	"github.com/gresize/gresize/estimator"
+)
+
 // launchers are the exceptions by which a process says that another one failed: in them the cause is not named.
 var launchers = map[string]bool{
 	"ChildFailedError": true, "CalledProcessError": true, "ProcessRaisedException": true, "ProcessExitedException": true,
@@ -24,4 +30,27 @@ func firstFailure(processes []process) *Exception {
 		return nil
 	}
 	return first.Exception
+}
+
+// readBeforeFailure is a hint at gresize where a program failed that had gone by values which only a kernel could have computed: on a real GPU it may
+// not have failed. Losses that were only printed or summed are not such values.
+func readBeforeFailure(processes []process, failure *Exception) (estimator.Reason, bool) {
+	for i := range processes {
+		p := processes[i].python
+		if p == nil || p.Exception != failure {
+			continue
+		}
+		read := p.ValuesReadBack + p.Decisions
+		if n := processes[i].native; n != nil {
+			read += n.ArraysReadBack
+		}
+		for _, uses := range p.Values.Uses {
+			read += uses
+		}
+		if read > 0 {
+			detail := fmt.Sprintf("before it failed the program went %d times by values that only a GPU would have computed; made-up ones stood in for them, and may be why it failed", read)
+			return estimator.Reason{Code: "values_read_back", Detail: detail}, true
+		}
+	}
+	return estimator.Reason{}, false
 }

@@ -28,3 +28,28 @@ func TestFirstFailure(t *testing.T) {
 		}
 	}
 }
+
+func TestReadBeforeFailure(t *testing.T) {
+	failed := func(p Python, n *Native) process {
+		p.Exception = &Exception{Type: "ValueError"}
+		return process{python: &p, native: n}
+	}
+	for _, c := range []struct {
+		name string
+		p    process
+		want bool
+	}{
+		{"nothing", failed(Python{}, &Native{}), false},
+		{"losses that are watched", failed(Python{}, &Native{ValuesReadBack: 5}), false},
+		{"numbers", failed(Python{ValuesReadBack: 1}, nil), true},
+		{"arrays", failed(Python{}, &Native{ArraysReadBack: 1}), true},
+		{"comparisons", failed(Python{Decisions: 1}, &Native{}), true},
+		{"a policy's answers", failed(Python{Values: ValuesSide{Uses: map[string]int64{"nonzero": 1}}}, &Native{}), true},
+	} {
+		other := process{python: &Python{ValuesReadBack: 9}} // a process that did not fail says nothing of the one that did
+		hint, ok := readBeforeFailure([]process{other, c.p}, c.p.python.Exception)
+		if ok != c.want || ok && hint.Code != "values_read_back" {
+			t.Errorf("%s: %v %v, want %v", c.name, hint, ok, c.want)
+		}
+	}
+}

@@ -425,6 +425,9 @@ func sumUp(processes []process) (Reports, error) {
 		failed = true
 		r.Failure = clip(e.Type + ": " + e.Text)
 		r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip(EndedBeforeItsTime + r.Failure)})
+		if hint, ok := readBeforeFailure(processes, e); ok {
+			r.Reasons = append(r.Reasons, hint)
+		}
 	}
 	for i := range processes {
 		p := &processes[i]

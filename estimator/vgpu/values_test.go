@@ -3,6 +3,7 @@ package vgpu
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
@@ -91,6 +92,36 @@ func TestKnownLengths(t *testing.T) {
 	}
 	if v := o.ranks[0].Coverage.Values; len(v.Uses) > 0 || v.Followed == 0 {
 		t.Errorf("%d followed, answered by a policy: %v", v.Followed, v.Uses)
+	}
+}
+
+// TestOrdinaryReads: programs that a GPU runs well run here, whatever they read.
+func TestOrdinaryReads(t *testing.T) {
+	for _, release := range often("2.6.0", "2.11.0") {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			o := runPython(t, release, 1, []string{"testdata/values.py", "reads"}, "GRESIZE_PROBE_STEPS=100", "OMP_NUM_THREADS=1")
+			if o.failed || len(o.ranks) != 1 {
+				t.Fatal(o.output)
+			}
+			if o.reports.ValuesReadBack < 10 {
+				t.Errorf("%d values read back: what was made up counts as much as what was not", o.reports.ValuesReadBack)
+			}
+			for name := range o.ranks[0].Coverage.Values.Uses {
+				if name != "ctc_loss" { // of lengths that are not known
+					t.Errorf("%s was answered by a policy", name)
+				}
+			}
+		})
+	}
+}
+
+// TestFailureByValues: where a program fails after it went by values that nobody computed, the reasons say so.
+func TestFailureByValues(t *testing.T) {
+	t.Parallel()
+	o := runPython(t, "2.6.0", 1, []string{"testdata/values.py", "fails"})
+	if !o.failed || !slices.ContainsFunc(o.reports.Reasons, func(r estimator.Reason) bool { return r.Code == "values_read_back" }) {
+		t.Errorf("failed %v, reasons %v\n%s", o.failed, o.reports.Reasons, o.output)
 	}
 }
 

@@ -225,5 +225,121 @@ def driven():
         print(step, norm.item())
 
 
+def ctc():
+    """Lengths of CTC on the card, from the host and counted there: PyTorch reads them by itself, and takes as much as with those of the host."""
+    model = nn.Linear(16, 32).to(DEVICE)
+    optimizer = optimizer_of(model)
+    peaks = {}
+    for dtype in (torch.int64, torch.int32):
+        for way in ("host", "host", "copied", "made", "counted", "padded", "unknown"):
+            labels = torch.randint(1, 32, (9, 40))
+            labels[1, 30:] = -100
+            on_card, steps = labels.to(DEVICE), torch.full((9,), 200, dtype=dtype)
+            mask = on_card >= 0
+            flat, counts = on_card.masked_select(mask), mask.sum(-1).to(dtype)
+            if way == "host":
+                counts = (labels >= 0).sum(-1)
+            elif way == "made":
+                steps = torch.full((9,), 200, device=DEVICE, dtype=dtype)
+            elif way == "copied":
+                steps, counts = steps.to(DEVICE), (labels >= 0).sum(-1).to(dtype).to(DEVICE)
+            elif way == "padded":
+                flat, steps = on_card.clamp(min=0), steps.to(DEVICE)
+            elif way == "unknown":
+                steps = (model.weight.sum().abs() + 200).expand(9).to(dtype)
+            torch.cuda.reset_peak_memory_stats()
+            scores = model(torch.randn(200, 9, 16).to(DEVICE)).log_softmax(-1)
+            loss = F.ctc_loss(scores, flat, steps, counts, zero_infinity=True)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            peaks[dtype, way] = torch.cuda.max_memory_allocated()
+            del scores, loss
+    # Lengths on the card are blocks of 512 bytes themselves.
+    least = peaks[torch.int64, "copied"]
+    assert all(abs(peak - least) <= 8192 for (_, way), peak in peaks.items() if way != "padded"), peaks
+
+
+def choices():
+    """What is read of probabilities can be drawn from, and what is read of anything else can be divided by its sum."""
+    import numpy as np
+
+    def choose(p):
+        np.random.choice(len(p), p=p)
+
+    net = nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 6)).to(DEVICE)
+    optimizer = optimizer_of(net)
+    for _ in range(2):
+        x = torch.randn(8, 4).to(DEVICE)
+        scores = net(x)
+        p, raw = torch.softmax(scores, -1), F.softplus(scores)
+        choose(p[0].detach().cpu().numpy())
+        choose(p[0].tolist())
+        choose(np.array([one.item() for one in p[0]]))
+        choose(p.detach().to("cpu")[1].numpy())
+        choose(nn.Softmax(-1)(scores).T[:, 0].detach().cpu().numpy())
+        choose((raw / raw.sum(-1, keepdim=True))[0].detach().cpu().numpy())
+        choose(torch.distributions.Categorical(p).probs[0].detach().cpu().numpy())
+        choose(F.log_softmax(scores, 1).exp()[0].detach().cpu().numpy())
+        choose(np.exp(F.log_softmax(scores, 1)[0].detach().cpu().numpy()))
+        half = torch.sigmoid(scores[0, 0])
+        choose(torch.stack([half, 1 - half]).detach().cpu().numpy())
+        torch.multinomial(raw.detach().cpu(), 1)
+        u = raw.detach().cpu().numpy()
+        choose(u[0] / u[0].sum())
+        assert np.isfinite(u / np.linalg.norm(u)).all()
+        with torch.inference_mode():
+            choose(torch.softmax(net(x), -1)[0].cpu().numpy())
+            assert (x == x).sum().cpu() == 32
+        optimizer.zero_grad()
+        raw.log().sum().backward()
+        optimizer.step()
+
+
+def conversions():
+    """Small integers of the card arrive on the host by whichever door."""
+    import numpy as np
+
+    optimizer = optimizer_of(nn.Linear(4, 4).to(DEVICE))
+    counts = torch.tensor([3, 0, 7, 40]).to(DEVICE) + 1
+    want = [4, 1, 8, 41]
+    buffer, row, out = torch.zeros(4, dtype=torch.int64), torch.zeros(2, 4), torch.zeros(4, dtype=torch.int32)
+    row[1] = counts
+    buffer[:] = counts.to(torch.int16)
+    out.copy_(counts.to(torch.uint8))
+    found = {
+        "to": counts.to(torch.int32).to("cpu", torch.float32),
+        "long": counts.int().long().cpu(),
+        "to like": counts.to(torch.zeros(1, dtype=torch.int32)),
+        "type": counts.type(torch.LongTensor),
+        "type name": counts.type("torch.IntTensor"),
+        "type as": counts.type_as(torch.zeros(1)),
+        "numpy": torch.from_numpy(counts.numpy(force=True)),
+        "as_tensor": torch.as_tensor(counts, device="cpu"),
+        "setitem": row[1],
+        "setitem of all": buffer,
+        "copy": out,
+        "strided": torch.stack([counts, counts], 1)[:, 1].to(torch.int32).cpu(),
+        "list": torch.tensor([counts[0], counts[1], counts[2], counts[3]]),
+        "array": torch.from_numpy(np.array(counts.tolist())),
+        "empty_like": torch.empty_like(counts, dtype=torch.int32).copy_(counts).cpu(),
+    }
+    wrong = {name: value for name, value in found.items() if value.tolist() != want}
+    assert not wrong, wrong
+    optimizer.step()
+
+
+def reads():
+    conversions()
+    choices()
+    ctc()
+
+
+def fails():
+    """An end that values may have caused which nobody computed."""
+    scores = nn.Linear(4, 6).to(DEVICE)(torch.randn(8, 4).to(DEVICE)).detach()
+    raise ValueError("no hit") if not (scores.cpu().numpy() > 100).any() else SystemExit(0)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

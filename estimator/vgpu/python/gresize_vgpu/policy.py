@@ -35,6 +35,10 @@ class Policy:
         step = min(self.reads, 100000) * 1e-6
         return 1.0 - step if self.side == LOW else 1e-3 + step
 
+    def element(self):
+        """A number as one of an array would be, such as of scores or losses: above zero, next to nothing on the low side, and much on the high one."""
+        return self.scalar() * (1e-3 if self.side == LOW else 1e3)
+
     def mask(self, shape, found=True):
         """Which elements a comparison finds: none, or all. found=False is the opposite question."""
         torch = self.torch

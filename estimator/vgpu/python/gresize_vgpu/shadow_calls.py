@@ -3,8 +3,9 @@ import functools
 import sys
 import warnings
 
-from . import report
+from . import arrivals, lengths, report, slots
 from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
+from .plausible import Plausible
 from .policy import Policy
 from .values import Decisions
 
@@ -65,6 +66,7 @@ class Calls:
     def __init__(self, torch):
         self.torch = torch
         self.shadow = Shadow(torch, Policy(torch))
+        self.plausible = Plausible(self)
         self.replaced = []
         self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
@@ -107,6 +109,7 @@ class Calls:
             else:
                 setattr(owner, name, original)
         self.replaced.clear()
+        slots.no_sequence(self.torch)
 
     def is_integer(self, tensor):
         return tensor.dtype in self.integers
@@ -211,9 +214,13 @@ class Calls:
             self.replace(tensor, name, lambda original: property(self.followed("T")(original.__get__)))
         self._install_factories()
         self._install_sized()
+        lengths.install(self)
+        self.plausible.install()
+        arrivals.install(self)
         self._install_scaler()
         self._install_collectives()
         self._install_validation()
+        slots.no_sequence(self.torch)
 
     def in_place(self, original):
         shadow, table = self.shadow, self.shadow.table
@@ -309,18 +316,28 @@ class Calls:
         return bool(corners) and all(c in (0.0, 1.0, float("-inf")) for c in corners)
 
     def to_host(self, source, entry, result):
-        """What has come to the host holds what is known, and a single number that is not known is what a policy says."""
+        """What has come to the host holds what is known, and floats that are not known are what goes for them."""
         shadow = self.shadow
         if entry is not None:
             Decisions.watched_reads += self.read_small
             if entry.taint.kind:
                 shadow.use("copy_to_host")
-            shadow.compute(lambda: result.copy_(entry.mirror))
+            self._arrived(result, lambda: result.copy_(entry.mirror))
         elif self.is_integer(source) and source.numel():
             if not self.read_true:
                 shadow.use("unbounded")
-        elif source.is_floating_point() and source.numel() == 1 and not self.read_true:
-            shadow.compute(lambda: result.fill_(shadow.policy.scalar()))
+        elif source.is_floating_point() and not self.read_true:
+            value = self.plausible.value(source)
+            if value is not None:
+                self._arrived(result, lambda: result.fill_(value))
+
+    def _arrived(self, result, write):
+        """Write what has come to the host; what inference mode made may be written to there alone."""
+        if result.is_inference():
+            with self.torch.inference_mode():
+                write()
+        else:
+            self.shadow.compute(write)
 
     read_true = False
 

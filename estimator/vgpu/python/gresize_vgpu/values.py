@@ -72,7 +72,7 @@ def hook_tensors(torch, calls):
         if type(value) is float:
             known = shadow.find(self)
             Decisions.watched_reads += report.all_reads() - small if known is None else 0
-            return ReadFloat(value if known is not None else shadow.policy.scalar())
+            return ReadFloat(value if known is not None else calls.plausible.value(self))
         if type(value) is bool:
             Decisions.note()
             if shadow.find(self) is None:
@@ -103,6 +103,10 @@ def hook_tensors(torch, calls):
         value, true = read(self, original_list)
         if not true and not self.is_floating_point():
             shadow.use("item" if shadow.find(self) is not None else "unbounded")
+        elif not true and shadow.find(self) is None and self.is_floating_point():
+            number = calls.plausible.value(self)
+            if number is not None:
+                return shadow.compute(lambda: torch.full(self.shape, number, dtype=torch.float64, device="cpu").tolist())
         return value
 
     def converted(name, kind):

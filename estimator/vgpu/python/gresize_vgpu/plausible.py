@@ -1,0 +1,185 @@
+"""What a program reads where it fetches floats that only a kernel could have computed.
+
+Zeros end programs that a GPU would not: probabilities that do not sum to 1, sums that something is divided by. The result of a softmax reads as
+one of as many equal shares, that of a sigmoid as a half, everything else as one small number above zero. Nothing is decided on the card by this:
+there shadow.py and the policy stand, and a read counts as one of what nobody computed, whatever it gives.
+"""
+import functools
+import math
+import weakref
+
+from . import report
+from .shadow import MOST_ELEMENTS, MOST_FLOATS
+
+# Their elements are elements of their first argument, or the mean or an extreme of some.
+ALIKE = """
+view reshape flatten unflatten squeeze unsqueeze transpose t permute expand expand_as select narrow chunk split tensor_split unbind movedim flip
+roll repeat contiguous clone detach view_as reshape_as index_select gather __getitem__ float double half bfloat16 type type_as to cuda mean amax amin
+""".split()
+JOINED = "cat concat stack vstack hstack".split()
+DIVIDED = "div divide true_divide __truediv__ __div__".split()
+
+
+class _Ref(weakref.ref):
+    __slots__ = ("key",)
+
+
+class Entry:
+    __slots__ = ("ref", "version", "value", "total_of", "terms")
+
+
+class Plausible:
+    """The one number that stands for all elements of a tensor of the card, by the tensor's Python object."""
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.torch = calls.torch
+        self.tensor = calls.torch.Tensor
+        self.table = {}
+
+    def _gone(self, ref):
+        entry = self.table.get(ref.key)
+        if entry is not None and entry.ref is ref:
+            del self.table[ref.key]
+
+    def find(self, tensor):
+        entry = self.table.get(id(tensor))
+        if entry is None or entry.ref() is not tensor or entry.version != _version(tensor):
+            return None
+        return entry
+
+    def put(self, tensor, value, total_of=None, terms=0):
+        if type(tensor) is not self.tensor or not tensor.is_cuda or not tensor.is_floating_point():
+            return
+        if value is not None and not math.isfinite(value) or self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            return
+        entry = Entry()
+        entry.ref = _Ref(tensor, self._gone)
+        entry.ref.key = id(tensor)
+        entry.version, entry.value, entry.terms = _version(tensor), value, terms
+        entry.total_of = weakref.ref(total_of) if total_of is not None else None
+        self.table[id(tensor)] = entry
+
+    def value(self, tensor):
+        """What each element reads as; None where the tensor is too large for somebody to decide by it."""
+        entry = self.find(tensor)
+        known = entry is not None and entry.value is not None
+        if tensor.numel() > (MOST_ELEMENTS if known else MOST_FLOATS):
+            return None
+        if known:
+            return entry.value
+        policy = self.calls.shadow.policy
+        return policy.scalar() if tensor.numel() == 1 else policy.element()
+
+    # -- calls
+
+    def after(self, note):
+        """A call of which note says what its result holds; a fault of note is not the program's."""
+
+        def make(original):
+            @functools.wraps(original)
+            def call(*args, **kwargs):
+                result = original(*args, **kwargs)
+                if args and isinstance(args[0], self.tensor) and args[0].is_cuda and self.calls.shadow.on:
+                    try:
+                        note(result, *args, **kwargs)
+                    except Exception:
+                        report.complain()
+                return result
+
+            return call
+
+        return make
+
+    def alike(self, original):
+        table = self.table
+
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if table and args and id(args[0]) in table:
+                entry = self.find(args[0])
+                if entry is not None and entry.value is not None:
+                    for part in result if isinstance(result, (tuple, list)) else (result,):
+                        self.put(part, entry.value)
+            return result
+
+        return call
+
+    def joined(self, original):
+        table = self.table
+
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if table and args and type(args[0]) in (list, tuple):
+                entries = [self.find(part) for part in args[0]]
+                if entries and None not in entries and len({entry.value for entry in entries}) == 1 and entries[0].value is not None:
+                    self.put(result, entries[0].value)
+            return result
+
+        return call
+
+    def install(self):
+        both, after = self.calls.both, self.after
+        for name, number in (("softmax", lambda n: 1.0 / n), ("log_softmax", lambda n: -math.log(n))):
+            both(name, after(self._shares(number)))
+        for name in ("sigmoid", "sigmoid_"):
+            both(name, after(lambda result, *_, **__: self.put(result, 0.5)))
+        for name, function in (("log", math.log), ("exp", math.exp)):
+            both(name, after(self._mapped(function)))
+        both("sum", after(self._total))
+        for name in DIVIDED:
+            both(name, after(self._divided))
+        self.calls.replace(self.tensor, "__rsub__", after(self._subtracted))
+        for name in ALIKE:
+            owners = (self.torch, self.tensor)
+            for owner in owners if name not in ("type", "to", "cuda", "float", "double", "half", "bfloat16", "__getitem__") else owners[1:]:
+                self.calls.replace(owner, name, self.alike)
+        for name in ("T", "mT"):
+            self.calls.replace(self.tensor, name, lambda original: property(self.alike(original.__get__)))
+        for name in JOINED:
+            self.calls.replace(self.torch, name, self.joined)
+
+    def _shares(self, number):
+        def note(result, source, dim=None, *_, **kwargs):
+            if type(dim) is int and result.numel():
+                self.put(result, number(result.shape[dim] if result.dim() else 1))
+
+        return note
+
+    def _mapped(self, function):
+        def note(result, source, *_, **__):
+            entry = self.find(source)
+            if entry is not None and entry.value is not None:
+                self.put(result, function(entry.value))
+
+        return note
+
+    def _total(self, result, source, *_, **__):
+        if not result.numel():
+            return
+        terms, entry = source.numel() // result.numel(), self.find(source)
+        if entry is not None and entry.value is not None:
+            self.put(result, entry.value * terms, source, terms)
+        else:
+            self.put(result, None, source, terms)
+
+    def _divided(self, result, source, divisor, *_, **__):
+        """Anything over its own sum is so many equal shares."""
+        if not isinstance(divisor, self.tensor):
+            return
+        by, entry = self.find(divisor), self.find(source)
+        if by is not None and by.total_of is not None and by.total_of() is source:
+            self.put(result, 1.0 / by.terms)
+        elif by is not None and by.value and entry is not None and entry.value is not None:
+            self.put(result, entry.value / by.value)
+
+    def _subtracted(self, result, source, other, *_, **__):
+        entry = self.find(source)
+        if entry is not None and entry.value is not None and type(other) in (int, float):
+            self.put(result, other - entry.value)
+
+
+def _version(tensor):
+    return None if tensor.is_inference() else tensor._version
