@@ -151,7 +151,9 @@ func TestReadReports(t *testing.T) {
 			func(r Reports) bool { return len(r.Reasons) == 1 && r.Reasons[0].Code == "several_gpus" }},
 		{"a program that failed though the script went on", map[string][]byte{
 			"python-7.json": pythonReport(t, 7, map[string]any{"reason": "exception", "exception": map[string]any{"type": "ValueError", "text": "no"}})},
-			func(r Reports) bool { return len(r.Reasons) == 2 && r.Reasons[0].Code == "phase_not_reached" && r.Reasons[1].Code == "values_read_back" }},
+			func(r Reports) bool {
+				return len(r.Reasons) == 2 && r.Reasons[0].Code == "phase_not_reached" && r.Reasons[1].Code == "values_read_back"
+			}},
 		{"an unanswered symbol has its library", map[string][]byte{
 			"python-7.json": pythonReport(t, 7, nil), "native-7.json": nativeReport(t, 7, map[string]any{"unanswered": map[string]int{"cuFileRead": 2, "cuNew": 1}})},
 			func(r Reports) bool {
