@@ -76,12 +76,6 @@ func (c *Cluster) startOn(host int) (*daemon, error) {
 	return c.startDaemon(name, nil, env, "unshare", append(append(line, path), args...)...)
 }
 
-// StartBackup starts the backup slurmctld, which waits until the primary does not answer for SlurmctldTimeout. Start has done it once; this is for after KillBackup.
-func (c *Cluster) StartBackup() error { return c.startController(&c.backup, 1) }
-
-// KillBackup ends the backup slurmctld with SIGKILL.
-func (c *Cluster) KillBackup() error { return c.killController(&c.backup) }
-
 // BackupPID is the process id of the backup slurmctld, 0 when it is not running.
 func (c *Cluster) BackupPID() int { return c.pidOf(&c.backup) }
 

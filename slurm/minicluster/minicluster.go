@@ -233,7 +233,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	}
 	// The backup starts when the primary is in charge: of two that start at once, the backup may take over first.
 	if c.opts.Backup {
-		if err := c.StartBackup(); err != nil {
+		if err := c.startController(&c.backup, 1); err != nil {
 			return err
 		}
 	}
