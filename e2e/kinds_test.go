@@ -167,7 +167,8 @@ func kindsChanged(t *testing.T, s *fakeSite, fits fakeAnswer) {
 		{"--begin before the hold ends", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=200M", "--begin=now+12"}, map[string]string{"Features": "gpu12g"}},
 		{"--exclude", []string{"--gres=gpu:1", "--mem=200M", "--constraint=gpu80g|gpu12g", "--exclude=cpu1"}, map[string]string{"Features": "gpu12g"}},
 		{"a constraint in parentheses", []string{"--gres=gpu:1", "--mem=200M", "--constraint=(gpu12g|a100)&(gpu80g|gpu12g)"}, map[string]string{"Features": "(gpu12g|a100)&gpu12g"}},
-		{"--mem", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=12G"}, map[string]string{"Features": "gpu12g", "MinMemoryNode": "1.50G"}},
+		// The peak of the played run, 1 GiB, and what NVIDIA's libraries may take on a GPU node.
+		{"--mem", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=12G"}, map[string]string{"Features": "gpu12g", "MinMemoryNode": "2741M"}},
 		{"--mem-per-cpu", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem-per-cpu=300M"}, map[string]string{"Features": "gpu12g", "MinMemoryCPU": "300M"}},
 		{"a count-only resource", []string{"--gres=gpu:1,vram:60", "--mem=200M", "--constraint=gpu80g"}, map[string]string{"Features": "gpu12g", "TresPerNode": "gres:gpu:1,gres:vram:8"}},
 		{"a count-only resource beside any GPU", []string{"--gres=gpu:1", "--mem=200M"}, map[string]string{"TresPerNode": "gres:gpu:1", "Features": "gpu12g"}},

@@ -3,6 +3,7 @@
 package flags
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -25,7 +26,11 @@ func (d decimal) Set(text string) error {
 	if err != nil {
 		return err
 	}
-	return d.Value.Set(number)
+	before := d.String()
+	if err := d.Value.Set(number); err != nil {
+		return errors.Join(err, d.Value.Set(before)) // of a number out of range the nearest one is kept otherwise
+	}
+	return nil
 }
 
 // Decimal has every flag of the set that is a whole number read in decimal digits. It is asked after the flags are defined.
