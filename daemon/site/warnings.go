@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func (s *Site) Warnings(path string) []*config.FileError {
 	for i, t := range s.Config.Targets {
 		cards, _ := s.cardsOf(t)
 		if fits, _ := s.card(t); fits < int64(t.Fits) {
-			least := slices.MinFunc(cards, func(a, b namedCard) int { return int(min(max(a.profile.Total.Bytes-b.profile.Total.Bytes, -1), 1)) })
+			least := slices.MinFunc(cards, func(a, b namedCard) int { return cmp.Compare(a.profile.Total.Bytes, b.profile.Total.Bytes) })
 			warnings = append(warnings, &config.FileError{Field: fmt.Sprintf("target[%d].fits", i),
 				Problem: fmt.Sprintf("a job can use %s of a %s (%s), so the row counts for that and not for %s", config.Bytes(fits), least.profile.ID, least.word, t.Fits),
 				Hint:    "write what `gresize gpu list` says, rounded down"})

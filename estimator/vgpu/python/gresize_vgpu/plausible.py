@@ -9,7 +9,7 @@ import math
 import weakref
 
 from . import report
-from .shadow import MOST_ELEMENTS, MOST_FLOATS
+from .shadow import MOST_ELEMENTS, MOST_FLOATS, ByTensor
 
 # Their elements are elements of their first argument, or the mean or an extreme of some.
 ALIKE = """
@@ -20,27 +20,18 @@ JOINED = "cat concat stack vstack hstack".split()
 DIVIDED = "div divide true_divide __truediv__ __div__".split()
 
 
-class _Ref(weakref.ref):
-    __slots__ = ("key",)
-
-
 class Entry:
     __slots__ = ("ref", "version", "value", "total_of", "terms")
 
 
-class Plausible:
+class Plausible(ByTensor):
     """The one number that stands for all elements of a tensor of the card, by the tensor's Python object."""
 
     def __init__(self, calls):
+        super().__init__()
         self.calls = calls
         self.torch = calls.torch
         self.tensor = calls.torch.Tensor
-        self.table = {}
-
-    def _gone(self, ref):
-        entry = self.table.get(ref.key)
-        if entry is not None and entry.ref is ref:
-            del self.table[ref.key]
 
     def find(self, tensor):
         entry = self.table.get(id(tensor))
@@ -54,11 +45,9 @@ class Plausible:
         if value is not None and not math.isfinite(value) or self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return
         entry = Entry()
-        entry.ref = _Ref(tensor, self._gone)
-        entry.ref.key = id(tensor)
         entry.version, entry.value, entry.terms = _version(tensor), value, terms
         entry.total_of = weakref.ref(total_of) if total_of is not None else None
-        self.table[id(tensor)] = entry
+        self.keep(tensor, entry)
 
     def value(self, tensor):
         """What each element reads as; None where the tensor is too large for somebody to decide by it."""

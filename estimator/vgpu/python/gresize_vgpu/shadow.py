@@ -44,6 +44,23 @@ class _Ref(weakref.ref):
     __slots__ = ("key",)
 
 
+class ByTensor:
+    """Entries by the Python object of a tensor, each for as long as that lives. An entry has a place for the reference: ref."""
+
+    def __init__(self):
+        self.table = {}
+
+    def keep(self, tensor, entry):
+        entry.ref = _Ref(tensor, self._gone)
+        entry.ref.key = id(tensor)
+        self.table[entry.ref.key] = entry
+
+    def _gone(self, ref):
+        entry = self.table.get(ref.key)
+        if entry is not None and entry.ref is ref:
+            del self.table[ref.key]
+
+
 class Entry:
     __slots__ = ("ref", "mirror", "offset", "taint")
 
@@ -64,12 +81,12 @@ class Plan:
         return all(taint.made for _, taint in self.origins)
 
 
-class Shadow:
+class Shadow(ByTensor):
     def __init__(self, torch, policy):
+        super().__init__()
         self.torch = torch
         self.policy = policy
         self.tensor = torch.Tensor
-        self.table = {}
         self.on = True
         self.stopped = ""  # why following ended early
         self.followed = 0
@@ -77,11 +94,6 @@ class Shadow:
         self.uses = {}  # how often the program asked for what only a policy could say, by the asking operator
 
     # -- what is known
-
-    def _gone(self, ref):
-        entry = self.table.get(ref.key)
-        if entry is not None and entry.ref is ref:
-            del self.table[ref.key]
 
     def find(self, tensor):
         entry = self.table.get(id(tensor))
@@ -131,14 +143,11 @@ class Shadow:
             return
         if self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return
-        key = id(tensor)
         entry = Entry()
-        entry.ref = _Ref(tensor, self._gone)
-        entry.ref.key = key
         entry.mirror = mirror
         entry.offset = None if tensor.is_inference() else tensor._version - mirror._version
         entry.taint = taint if type(taint) is Taint else Taint(taint)
-        self.table[key] = entry
+        self.keep(tensor, entry)
         self.followed += 1
 
     # -- calls

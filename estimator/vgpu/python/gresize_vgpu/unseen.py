@@ -44,13 +44,11 @@ def _sources(node, scope, local):
     """(expression, scope) of the one thing that a name is assigned, or given as an argument."""
     if not isinstance(node, ast.Name):
         return []
-    if isinstance(scope, sources.Called):
-        values = scope.assigned().get(node.id, [])
-        if values:
-            return [(values[0], scope)] if len(values) == 1 and not isinstance(values[0], (ast.AugAssign, ast.For)) else []
-        return [(scope.arguments[node.id], scope.caller)] if node.id in scope.arguments else []
-    values = local.get(node.id, [])
-    return [(values[0], scope)] if len(values) == 1 and not isinstance(values[0], (ast.AugAssign, ast.For)) else []
+    inside = isinstance(scope, sources.Called)
+    values = (scope.assigned() if inside else local).get(node.id, [])
+    if values:
+        return [(values[0], scope)] if len(values) == 1 and not isinstance(values[0], (ast.AugAssign, ast.For)) else []
+    return [(scope.arguments[node.id], scope.caller)] if inside and node.id in scope.arguments else []
 
 
 def number(node, scope, local, depth=0):
