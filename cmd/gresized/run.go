@@ -91,36 +91,43 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func checkOnly(path string, stdout, stderr io.Writer) int {
 	s, impossible, err := site.Load(path)
-	if err != nil {
-		fmt.Fprintf(stderr, "gresized: %v\n", err)
-		return exitFailed
-	}
-	for _, fault := range impossible {
+	var faults config.Faults
+	errors.As(err, &faults)
+	for _, fault := range append(faults, impossible...) {
 		fmt.Fprintf(stderr, "gresized: %v\n", fault)
 	}
-	if len(impossible) > 0 {
+	if len(faults)+len(impossible) > 0 {
 		return exitFailed
 	}
 	for _, warning := range s.Warnings(path) {
 		fmt.Fprintf(stderr, "gresized: warning: %v\n", warning)
 	}
+	warn := func(fault *config.FileError) {
+		config.Place(path, []*config.FileError{fault})
+		fmt.Fprintf(stderr, "gresized: warning: %v\n", fault)
+	}
 	c := s.Config
 	if len(c.Targets) == 0 {
-		fmt.Fprintln(stderr, "gresized: warning: there is no [[target]]: no job will be changed, each is recorded as unknown_gpu")
+		warn(&config.FileError{Field: "target", Problem: "no row: no job will be changed, each is recorded as unknown_gpu", Hint: "add [[target]] rows that say what the site has"})
+	}
+	for _, name := range c.Socket.AllowUsers {
+		if _, err := userID(name); err != nil {
+			warn(&config.FileError{Field: "socket.allow_users", Problem: fmt.Sprintf("there is no user %q on this machine: gresized does not start here", name), Hint: "name SlurmUser there"})
+		}
 	}
 	if c.Web.Listen != "" {
 		fmt.Fprintln(stderr, "gresized: "+webWords(&c.Web))
 	}
 	if c.LoopbackProbes() {
-		fmt.Fprintf(stderr, "gresized: warning: probe.listen: probes on other nodes than this one cannot report to %s (listen on an address that they reach, or on 0.0.0.0:8917, and say in probe.url how they reach it)\n", c.Probe.Listen)
+		warn(&config.FileError{Field: "probe.listen", Problem: "probes on other nodes than this one cannot report to " + c.Probe.Listen, Hint: "listen on an address that they reach, or on 0.0.0.0:8917, and say in probe.url how they reach it"})
 	}
 	for _, p := range c.Programs() {
 		if _, err := os.Stat(p.Path); err != nil {
-			fmt.Fprintf(stderr, "gresized: warning: %s: %v (name the program's place on the machine of gresized)\n", p.Field, err)
+			warn(&config.FileError{Field: p.Field, Problem: err.Error(), Hint: "name the program's place on the machine of gresized"})
 		}
 	}
 	if why := slurmFault(c); why != nil {
-		fmt.Fprintf(stderr, "gresized: warning: slurm.scontrol: %s (is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked)\n", printable.Clip(why.Error(), 600))
+		warn(&config.FileError{Field: "slurm.scontrol", Problem: printable.Clip(why.Error(), 600), Hint: "is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked"})
 	}
 	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
 	return exitOK
@@ -327,15 +334,19 @@ func listenForMetrics(address string) (net.Listener, error) {
 func userIDs(names []string) ([]uint32, error) {
 	var uids []uint32
 	for _, name := range names {
-		text := name
-		if u, err := user.Lookup(name); err == nil {
-			text = u.Uid
-		}
-		uid, err := strconv.ParseUint(text, 10, 32)
+		uid, err := userID(name)
 		if err != nil {
 			return nil, fmt.Errorf("socket.allow_users: there is no user %q: name SlurmUser there", name)
 		}
-		uids = append(uids, uint32(uid))
+		uids = append(uids, uid)
 	}
 	return uids, nil
+}
+
+func userID(name string) (uint32, error) {
+	if u, err := user.Lookup(name); err == nil {
+		name = u.Uid
+	}
+	uid, err := strconv.ParseUint(name, 10, 32)
+	return uint32(uid), err
 }

@@ -38,18 +38,17 @@ type Actuals struct {
 	SacctEvery Duration `toml:"sacct_every"`
 }
 
-func (c *Config) checkActuals(bad fault) *FileError {
+func (c *Config) checkActuals(found *faults) {
 	if c.Cache != CacheVerify && c.Cache != CacheScript && c.Cache != CacheOff {
-		return bad("cache", `one of "verify", "script", "off"`, "%q is none", c.Cache)
+		found.add("cache", `one of "verify", "script", "off"`, "%q is none", c.Cache)
 	}
 	if r := c.Margin.TargetFailureRate; !(r == 0 || r >= 0.0001 && r <= 0.5) {
-		return bad("margin.target_failure_rate", "0.01 is one job in a hundred; 0 keeps the fixed margin", "%v is neither 0 nor between 0.0001 and 0.5", r)
+		found.add("margin.target_failure_rate", "0.01 is one job in a hundred; 0 keeps the fixed margin", "%v is neither 0 nor between 0.0001 and 0.5", r)
 	}
 	if n := c.Margin.FloorPercent; n < 0 || n > 100 {
-		return bad("margin.floor_percent", "a number from 0 to 100", "%d is not between 0 and 100", n)
+		found.add("margin.floor_percent", "a number from 0 to 100", "%d is not between 0 and 100", n)
 	}
 	if every := c.Actuals.SacctEvery.Std(); every != 0 && (every < 10*time.Second || every > 24*time.Hour) {
-		return bad("actuals.sacct_every", `"0s" never asks`, "%s is neither 0 nor between 10s and 24h", every)
+		found.add("actuals.sacct_every", `"0s" never asks`, "%s is neither 0 nor between 10s and 24h", every)
 	}
-	return nil
 }

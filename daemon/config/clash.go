@@ -17,7 +17,7 @@ type place struct {
 }
 
 // checkClashes refuses two keys that name one place. Which of two listeners came first would be known at the start only, and a socket in the place of a file takes the file's.
-func (c *Config) checkClashes(bad fault) *FileError {
+func (c *Config) checkClashes(found *faults) {
 	usual := Defaults()
 	places := []place{
 		{"log.path", c.Log.Path, false, c.Log.Path == usual.Log.Path},
@@ -32,17 +32,16 @@ func (c *Config) checkClashes(bad fault) *FileError {
 	}
 	for i, later := range places {
 		for _, earlier := range places[:i] {
-			if later.value == "" || earlier.value == "" || !later.listens || !later.meets(earlier) {
+			if later.value == "" || earlier.value == "" || !later.listens || !later.meets(earlier) || found.at(earlier.field, later.field) {
 				continue
 			}
 			at, other := later, earlier
 			if at.usual {
 				at, other = earlier, later
 			}
-			return bad(at.field, "give each a place of its own", "%.200q cannot stand beside %s, %.200q", at.value, other.field, other.value)
+			found.add(at.field, "give each a place of its own", "%.200q cannot stand beside %s, %.200q", at.value, other.field, other.value)
 		}
 	}
-	return nil
 }
 
 // meets says whether two of the daemon's places cannot be there side by side.

@@ -84,7 +84,7 @@ func TestFaultsNamePlaceAndWayOut(t *testing.T) {
 		{"hold too long", "version = 1\n[probe]\nhold = \"301s\"\n", ":3:1", "between"},
 		{"relative path", "version = 1\n[log]\npath = \"log.db\"\n", ":3:1", "begins with /"},
 		{"order", "version = 1\n[[target]]\nfits = \"2GiB\"\nconstraint = \"a\"\n[[target]]\nfits = \"1GiB\"\nconstraint = \"b\"\n", ":6:1", "smallest first"},
-		{"row without a request", "version = 1\n[[target]]\nfits = \"2GiB\"\n", ":3:1", "constraint"},
+		{"row without a request", "version = 1\n[[target]]\nfits = \"2GiB\"\n", ":2:1", "constraint"},
 		{"row with a count", "version = 1\n[[target]]\nfits = \"2GiB\"\nconstraint = \"[a|b]*2\"\n", ":4:1", "without parentheses"},
 		{"row with two GPUs", "version = 1\n[[target]]\nfits = \"2GiB\"\ngres = \"gpu:a100:2\"\n", ":4:1", "one GPU"},
 		{"row without a type", "version = 1\n[[target]]\nfits = \"2GiB\"\ngres = \"gpu:1\"\n", ":4:1", "one GPU"},

@@ -27,41 +27,36 @@ type Estimator struct {
 	Timeout Duration `toml:"timeout"`
 }
 
-func (c *Config) checkEstimators(bad fault) *FileError {
+func (c *Config) checkEstimators(found *faults) {
 	if len(c.Estimators) > maxEstimators {
-		return bad("estimator", "leave out those that are not needed", "%d rows, at most %d", len(c.Estimators), maxEstimators)
+		found.add("estimator", "leave out those that are not needed", "%d rows, at most %d", len(c.Estimators), maxEstimators)
 	}
-	for i := range c.Estimators {
+	for i := range min(len(c.Estimators), maxEstimators) {
 		e := &c.Estimators[i]
 		field := func(name string) string { return fmt.Sprintf("estimator[%d].%s", i, name) }
 		if !plainWord.MatchString(e.Name) {
-			return bad(field("name"), "the name that the plugin gives itself", "%q is no plain name", e.Name)
-		}
-		if slices.ContainsFunc(c.Estimators[:i], func(other Estimator) bool { return other.Name == e.Name }) {
-			return bad(field("name"), "leave one of them out", "%s is named twice", e.Name)
-		}
-		if len(e.Command) == 0 {
+			found.add(field("name"), "the name that the plugin gives itself", "%q is no plain name", e.Name)
+		} else if slices.ContainsFunc(c.Estimators[:i], func(other Estimator) bool { return other.Name == e.Name }) {
+			found.add(field("name"), "leave one of them out", "%s is named twice", e.Name)
+		} else if len(e.Command) == 0 {
 			if _, err := bundled.Find(e.Name); err != nil {
-				return bad(field("name"), `give command = ["/path/of/the/plugin"]`, "%v", err)
+				found.add(field("name"), `give command = ["/path/of/the/plugin"]`, "%v", err)
 			}
 		}
 		if e.SHA256 != "" && (len(e.Command) == 0 || !sha256Digits.MatchString(e.SHA256)) {
-			return bad(field("sha256"), "the first word that sha256sum prints for the plugin's program", "%.80q pins no program of a command", e.SHA256)
+			found.add(field("sha256"), "the first word that sha256sum prints for the plugin's program", "%.80q pins no program of a command", e.SHA256)
 		}
 		if len(e.Command) > 0 {
-			if f := checkPath(bad, field("command"), e.Command[0], false); f != nil {
-				return f
-			}
+			checkPath(found, field("command"), e.Command[0], false)
 		}
 		if e.Timeout == 0 {
 			e.Timeout = defaultEstimatorTimeout
 		}
 		if v := e.Timeout.Std(); v < 100*time.Millisecond || v > time.Minute {
-			return bad(field("timeout"), "a time from 100ms to 1m", "%s is not between 100ms and 1m", v)
+			found.add(field("timeout"), "a time from 100ms to 1m", "%s is not between 100ms and 1m", v)
 		}
 	}
 	if len(c.Estimators) == 0 {
 		c.Estimators = []Estimator{{Name: bundled.Default, Timeout: defaultEstimatorTimeout}}
 	}
-	return nil
 }

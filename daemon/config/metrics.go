@@ -6,7 +6,7 @@ type Metrics struct {
 	Listen string `toml:"listen"`
 }
 
-func (c *Config) checkMetrics(bad fault) *FileError {
+func (c *Config) checkMetrics(found *faults) {
 	// What is counted is nobody's secret, but it is no public page either.
-	return checkListen("metrics.listen", c.Metrics.Listen, "8918", false, bad, "listen on 127.0.0.1 and let the site's web server publish it")
+	checkListen(found, "metrics.listen", c.Metrics.Listen, "8918", false, "listen on 127.0.0.1 and let the site's web server publish it")
 }

@@ -5,59 +5,38 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/regular"
 )
 
-// FileError is a fault in the file, for a person.
-type FileError struct {
-	Path         string
-	Line, Column int // 0 when no place in the file is at fault
-	Field        string
-	Problem      string
-	Hint         string
-	cause        error
-}
-
-// Unwrap is the error of the system, where there was one.
-func (e *FileError) Unwrap() error { return e.cause }
-
-func (e *FileError) Error() string {
-	place := e.Path
-	if e.Line > 0 {
-		place += fmt.Sprintf(":%d:%d", e.Line, e.Column)
-	}
-	text := place + ": "
-	if e.Field != "" {
-		text += e.Field + ": "
-	}
-	text += e.Problem
-	if e.Hint != "" {
-		text += " (" + e.Hint + ")"
-	}
-	return text
-}
-
-// Read reads and checks the file.
+// Read reads and checks the file. The error is Faults.
 func Read(path string) (*Config, error) {
+	c, faults := Examine(path)
+	if len(faults) > 0 {
+		return nil, faults
+	}
+	return c, nil
+}
+
+// Examine reads a file and says all that is wrong with it. The configuration is nil where its values cannot be told, and may be looked at further otherwise.
+func Examine(path string) (*Config, Faults) {
 	text, err := readText(path)
 	if err != nil {
-		return nil, err
+		return nil, Faults{err}
 	}
-	return Parse(path, text)
+	return examine(path, text)
 }
 
-func readText(path string) (string, error) {
+func readText(path string) (string, *FileError) {
 	file, err := regular.Open(path)
 	if err != nil {
 		return "", unreadable(path, err)
@@ -95,94 +74,22 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// Place gives faults that were found after reading the file, and have a field only, their place in it.
-func Place(path string, faults []*FileError) {
-	if len(faults) == 0 {
-		return
-	}
-	data, err := readText(path)
-	for _, fault := range faults {
-		fault.Path = path
-		if err == nil {
-			fault.Line, fault.Column = position(data, strings.Split(fault.Field, "."))
-		}
-	}
-}
-
-// Parse reads and checks a text; path is only for errors.
-func Parse(path, text string) (*Config, error) {
-	c := Defaults()
-	meta, err := toml.Decode(text, &c)
-	if err != nil {
-		var parse toml.ParseError
-		if errors.As(err, &parse) {
-			return nil, &FileError{Path: path, Line: parse.Position.Line, Column: max(parse.Position.Col, 1), Field: parse.LastKey, Problem: strings.TrimPrefix(parse.Message, "toml: "), Hint: hintOf(parse.Message)}
-		}
-		// A value of the wrong kind has its place in the text alone.
-		if m := wrongKind.FindStringSubmatch(err.Error()); m != nil {
-			line, _ := strconv.Atoi(m[1])
-			return nil, &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: kindProblem(m[3]), Hint: kindHint}
-		}
-		return nil, &FileError{Path: path, Problem: err.Error(), Hint: tomlHint}
-	}
-	if unknown := meta.Undecoded(); len(unknown) > 0 {
-		key := unknown[0]
-		line, column := position(text, key)
-		return nil, &FileError{Path: path, Line: line, Column: column, Field: key.String(), Problem: "unknown key", Hint: nearest(key)}
-	}
-	if !meta.IsDefined("probe", "budget") {
-		c.Probe.Budget = min(c.Probe.Budget, c.Probe.Hold)
-	}
-	if fault := c.check(); fault != nil {
-		fault.Path = path
-		if fault.Line == 0 {
-			fault.Line, fault.Column = position(text, strings.Split(fault.Field, "."))
-		}
-		return nil, fault
-	}
-	return &c, nil
-}
-
-// What a person can do about a text that is no TOML, and about a value of another kind.
-const (
-	tomlHint = `texts stand in "quotes", tables in [brackets], one key = value a line; docs/configuration.md lists the keys`
-	kindHint = `sizes, times and words stand in "quotes", numbers, true and false do not, lists in [brackets]; docs/configuration.md lists the keys`
-)
-
-// hintOf is the way out of what toml, or a value that reads itself, has found.
-func hintOf(message string) string {
-	switch {
-	case strings.Contains(message, quantity.Words+" \""):
-		return `sizes stand in "quotes"` // the rest it says itself
-	case strings.Contains(message, wordsNoTime):
-		return `for example "90s", "5m" or "1h30m"`
-	}
-	return tomlHint
-}
-
 var (
-	wrongKind   = regexp.MustCompile(`^toml: line (\d+) \(last key "([^"]*)"\): (.*)$`)
-	indexed     = regexp.MustCompile(`\[(\d+)\]`)
 	plainWord   = regexp.MustCompile(`^[A-Za-z0-9_.+-]{1,128}$`)
 	oneTypedGPU = regexp.MustCompile(`^gpu:[A-Za-z0-9_.+-]*[A-Za-z_][A-Za-z0-9_.+-]*(:1)?$`)
 	// features may be joined; brackets and counts would change how many nodes a job gets.
 	featureExpression = regexp.MustCompile(`^[A-Za-z0-9_.:/+-]+(?:[&|][A-Za-z0-9_.:/+-]+)*$`)
 )
 
-// check returns the first fault with the field at which it lies.
-func (c *Config) check() *FileError {
-	bad := func(field, hint, format string, args ...any) *FileError {
-		return &FileError{Field: field, Problem: fmt.Sprintf(format, args...), Hint: hint}
-	}
+// check finds what is wrong with the values, each with the field at which it lies.
+func (c *Config) check(found *faults) {
 	if c.Version != Version {
-		return bad("version", fmt.Sprintf("write version = %d", Version), "is %d, this program reads version %d", c.Version, Version)
+		found.add("version", fmt.Sprintf("write version = %d", Version), "is %d, this program reads version %d", c.Version, Version)
 	}
 	if c.Mode != Off && c.Mode != Shadow && c.Mode != Enforce {
-		return bad("mode", `one of "off", "shadow", "enforce"`, "%q is no mode", c.Mode)
+		found.add("mode", `one of "off", "shadow", "enforce"`, "%q is no mode", c.Mode)
 	}
-	if fault := c.checkPaths(bad); fault != nil {
-		return fault
-	}
+	c.checkPaths(found)
 	for _, n := range []struct {
 		field      string
 		value      int64
@@ -199,7 +106,7 @@ func (c *Config) check() *FileError {
 		{"log.keep_days", int64(c.Log.KeepDays), 0, 36500},
 	} {
 		if n.value < n.least || n.value > n.top {
-			return bad(n.field, fmt.Sprintf("a number from %d to %d", n.least, n.top), "%d is not between %d and %d", n.value, n.least, n.top)
+			found.add(n.field, fmt.Sprintf("a number from %d to %d", n.least, n.top), "%d is not between %d and %d", n.value, n.least, n.top)
 		}
 	}
 	for _, d := range []struct {
@@ -216,91 +123,73 @@ func (c *Config) check() *FileError {
 		{"policy.max_wait", c.Policy.MaxWait, 0, 30 * 24 * time.Hour},
 	} {
 		if v := time.Duration(d.value); v < d.least || v > d.top {
-			return bad(d.field, fmt.Sprintf("a time from %s to %s", d.least, d.top), "%s is not between %s and %s", v, d.least, d.top)
+			found.add(d.field, fmt.Sprintf("a time from %s to %s", d.least, d.top), "%s is not between %s and %s", v, d.least, d.top)
 		}
 	}
 	if c.Probe.Memory < 64<<20 {
-		return bad("probe.memory", "PyTorch alone needs about 1GiB", "%s is too little", c.Probe.Memory)
+		found.add("probe.memory", "PyTorch alone needs about 1GiB", "%s is too little", c.Probe.Memory)
 	}
-	if fault := c.checkTimes(bad); fault != nil {
-		return fault
-	}
-	if fault := c.checkAddress(bad); fault != nil {
-		return fault
-	}
+	c.checkTimes(found)
+	c.checkAddress(found)
 	for _, w := range []struct{ field, value string }{{"probe.partition", c.Probe.Partition}, {"probe.account", c.Probe.Account}, {"probe.qos", c.Probe.QOS}} {
 		if w.value != "" && !plainWord.MatchString(w.value) {
-			return bad(w.field, "letters, digits and _.+-", "%q is no plain name", w.value)
+			found.add(w.field, "letters, digits and _.+-", "%q is no plain name", w.value)
 		}
 	}
-	if fault := c.checkJobs(bad); fault != nil {
-		return fault
-	}
+	c.checkJobs(found)
 	if len(c.Policy.ActOn) == 0 {
-		return bad("policy.act_on", `["exact", "high"] is the default`, "empty: nothing would ever be done")
+		found.add("policy.act_on", `["exact", "high"] is the default`, "empty: nothing would ever be done")
 	}
 	for _, level := range c.Policy.ActOn {
 		if level != "exact" && level != "high" && level != "low" {
-			return bad("policy.act_on", `"exact", "high" or "low"; an unknown estimate has no number to act on`, "%q cannot be acted upon", level)
+			found.add("policy.act_on", `"exact", "high" or "low"; an unknown estimate has no number to act on`, "%q cannot be acted upon", level)
 		}
 	}
-	for name, g := range c.GPU {
-		if !plainWord.MatchString(name) || g.Profile == "" {
-			return bad("gpu."+name, "[gpu.a100] with profile = \"A100-80\"", "needs a plain name and a profile")
+	for _, name := range slices.Sorted(maps.Keys(c.GPU)) {
+		if !plainWord.MatchString(name) || c.GPU[name].Profile == "" {
+			found.add("gpu."+name, "[gpu.a100] with profile = \"A100-80\"", "needs a plain name and a profile")
 		}
 	}
-	if fault := c.checkEstimators(bad); fault != nil {
-		return fault
-	}
-	if fault := c.checkActuals(bad); fault != nil {
-		return fault
-	}
-	if fault := c.checkMetrics(bad); fault != nil {
-		return fault
-	}
-	if fault := c.checkWeb(bad); fault != nil {
-		return fault
-	}
-	if fault := c.checkClashes(bad); fault != nil {
-		return fault
-	}
-	return c.checkTargets(bad)
+	c.checkEstimators(found)
+	c.checkActuals(found)
+	c.checkMetrics(found)
+	c.checkWeb(found)
+	c.checkClashes(found)
+	c.checkTargets(found)
 }
 
-func (c *Config) checkTargets(bad fault) *FileError {
+func (c *Config) checkTargets(found *faults) {
 	if len(c.Targets) > maxTargets {
-		return bad("target", "give rows of the same card together", "%d rows, at most %d", len(c.Targets), maxTargets)
+		found.add("target", "give rows of the same card together", "%d rows, at most %d", len(c.Targets), maxTargets)
 	}
 	if c.Mode == Enforce && len(c.Targets) == 0 && c.Shard.Per == 0 && c.VRAM.Gres == "" && !c.Host.LowerMem {
-		return bad("target", "add [[target]] rows, or use mode = \"shadow\"", "mode is enforce but no target says what the site has")
+		found.add("target", "add [[target]] rows, or use mode = \"shadow\"", "mode is enforce but no target says what the site has")
 	}
 	switch {
 	case c.VRAM.Gres == "" && (c.VRAM.Per > 0 || c.VRAM.Max > 0):
-		return bad("vram.gres", `its name in GresTypes, for example "vram"`, "missing")
+		found.add("vram.gres", `its name in GresTypes, for example "vram"`, "missing")
 	case c.VRAM.Gres != "" && (!plainWord.MatchString(c.VRAM.Gres) || slices.Contains([]string{"gpu", "shard", "mps"}, strings.ToLower(c.VRAM.Gres))):
-		return bad("vram.gres", `a count-only resource (Flags=CountOnly in gres.conf), for example "vram"`, "%q is not used", c.VRAM.Gres)
+		found.add("vram.gres", `a count-only resource (Flags=CountOnly in gres.conf), for example "vram"`, "%q is not used", c.VRAM.Gres)
 	case c.VRAM.Gres != "" && c.VRAM.Per <= 0:
-		return bad("vram.per", `what one of it stands for, for example "1GiB"`, "missing")
+		found.add("vram.per", `what one of it stands for, for example "1GiB"`, "missing")
 	}
-	for i, t := range c.Targets {
+	for i, t := range c.Targets[:min(len(c.Targets), maxTargets)] {
 		field := func(name string) string { return fmt.Sprintf("target[%d].%s", i, name) }
 		if t.Fits <= 0 {
-			return bad(field("fits"), `the memory that a job can use there, for example "20GiB"`, "missing")
-		}
-		if i > 0 && t.Fits < c.Targets[i-1].Fits {
-			return bad(field("fits"), "write the smallest first", "%s comes after %s", t.Fits, c.Targets[i-1].Fits)
+			found.add(field("fits"), `the memory that a job can use there, for example "20GiB"`, "missing")
+		} else if i > 0 && t.Fits < c.Targets[i-1].Fits {
+			found.add(field("fits"), "write the smallest first", "%s comes after %s", t.Fits, c.Targets[i-1].Fits)
 		}
 		if t.Gres == "" && t.Constraint == "" {
-			return bad(field("fits"), "give gres, constraint or both", "the row says nothing that a job could ask for")
+			found.add(field("gres"), "give gres, constraint or both", "the row says nothing that a job could ask for")
 		}
 		if t.Constraint != "" && !featureExpression.MatchString(t.Constraint) {
-			return bad(field("constraint"), "features joined by & or |, without parentheses, counts or blanks", "%q is not used", t.Constraint)
+			found.add(field("constraint"), "features joined by & or |, without parentheses, counts or blanks", "%q is not used", t.Constraint)
 		}
 		if t.Gres != "" && !oneTypedGPU.MatchString(t.Gres) {
-			return bad(field("gres"), `one GPU with a type, for example "gpu:a100_3g.20gb:1"`, "%q is not used", t.Gres)
+			found.add(field("gres"), `one GPU with a type, for example "gpu:a100_3g.20gb:1"`, "%q is not used", t.Gres)
 		}
 	}
-	return nil
 }
 
 // OwnFeatures are the features that tell the site's GPU sizes apart.
@@ -329,53 +218,6 @@ func (c *Config) ProbeURL(address string) string {
 		return strings.TrimSuffix(c.Probe.URL, "/")
 	}
 	return "http://" + address
-}
-
-// position finds the line and column at which a key stands; (0, 0) when it does not stand in the text.
-func position(text string, key toml.Key) (line, column int) {
-	wanted, row := make([]string, 0, len(key)), -1
-	for _, part := range key {
-		if m := indexed.FindStringSubmatch(part); m != nil {
-			row, _ = strconv.Atoi(m[1])
-			part = part[:strings.IndexByte(part, '[')]
-		}
-		wanted = append(wanted, part)
-	}
-	table, seen := "", -1
-	full := strings.Join(wanted, ".")
-	tableLine := 0
-	for i, raw := range strings.Split(text, "\n") {
-		trimmed := strings.TrimSpace(raw)
-		column := strings.Index(raw, trimmed) + 1
-		if strings.HasPrefix(trimmed, "[") {
-			name := strings.Trim(strings.TrimSpace(strings.SplitN(trimmed, "#", 2)[0]), "[] ")
-			table = strings.ReplaceAll(name, `"`, "")
-			if table == strings.Join(wanted[:len(wanted)-1], ".") {
-				if seen++; seen == row || row < 0 {
-					tableLine = i + 1
-				}
-			}
-			if table == full {
-				return i + 1, column
-			}
-			continue
-		}
-		name, _, found := strings.Cut(trimmed, "=")
-		if !found {
-			continue
-		}
-		here := strings.Trim(strings.TrimSpace(name), `"'`)
-		if table != "" {
-			here = table + "." + here
-		}
-		if here == full && (row < 0 || seen == row) {
-			return i + 1, column
-		}
-	}
-	if tableLine > 0 {
-		return tableLine, 1
-	}
-	return 0, 0
 }
 
 // nearest proposes the known key that looks most like an unknown one.

@@ -24,47 +24,43 @@ const (
 	maxWebHosts    = 64
 )
 
-func (c *Config) checkWeb(bad fault) *FileError {
-	if fault := checkListen("web.listen", c.Web.Listen, "9190", c.Web.Remote, bad,
-		"listen on 127.0.0.1 or unix:/path and let the site's web server ask who reads it; web.remote = true if the network is trusted"); fault != nil {
-		return fault
-	}
+func (c *Config) checkWeb(found *faults) {
+	checkListen(found, "web.listen", c.Web.Listen, "9190", c.Web.Remote,
+		"listen on 127.0.0.1 or unix:/path and let the site's web server ask who reads it; web.remote = true if the network is trusted")
 	if len(c.Web.Hosts) > maxWebHosts {
-		return bad("web.hosts", "leave out those that nobody asks by", "%d names, at most %d", len(c.Web.Hosts), maxWebHosts)
+		found.add("web.hosts", "leave out those that nobody asks by", "%d names, at most %d", len(c.Web.Hosts), maxWebHosts)
 	}
 	for _, name := range c.Web.Hosts {
 		if !plainWord.MatchString(name) && net.ParseIP(name) == nil {
-			return bad("web.hosts", `names without a port, for example "gresize.cluster"`, "%q is no name of a host", name)
+			found.add("web.hosts", `names without a port, for example "gresize.cluster"`, "%q is no name of a host", name)
 		}
 		if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-			return bad("web.hosts", fmt.Sprintf("write %q", strings.Trim(name, ".")), "%q begins or ends with a dot", name)
+			found.add("web.hosts", fmt.Sprintf("write %q", strings.Trim(name, ".")), "%q begins or ends with a dot", name)
 		}
 	}
 	if c.Web.KeepBundles < 0 || c.Web.KeepBundles > maxKeepBundles {
-		return bad("web.keep_bundles", `for example "256MiB"`, "%s is not between 0 and 1 TiB", c.Web.KeepBundles)
+		found.add("web.keep_bundles", `for example "256MiB"`, "%s is not between 0 and 1 TiB", c.Web.KeepBundles)
 	}
-	return nil
 }
 
 // checkListen refuses an address that is none, and one that others reach where that is not wanted.
-func checkListen(field, address, port string, remote bool, bad fault, hint string) *FileError {
+func checkListen(found *faults, field, address, port string, remote bool, hint string) {
 	if address == "" {
-		return nil
+		return
 	}
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		return checkPath(bad, field, path, true)
+		checkPath(found, field, path, true)
+		return
 	}
 	host, number, err := net.SplitHostPort(address)
 	if err != nil {
-		return bad(field, `for example "127.0.0.1:`+port+`"`, "%q is neither unix:/path nor an address with a port", address)
+		found.add(field, `for example "127.0.0.1:`+port+`"`, "%q is neither unix:/path nor an address with a port", address)
+		return
 	}
-	if f := checkPort(bad, field, number, port); f != nil {
-		return f
-	}
+	checkPort(found, field, number, port)
 	if !remote && !Loopback(host) {
-		return bad(field, hint, "%q can be reached from elsewhere", address)
+		found.add(field, hint, "%q can be reached from elsewhere", address)
 	}
-	return nil
 }
 
 // Loopback says whether only this machine reaches a host.

@@ -5,7 +5,6 @@ package site
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"os/user"
@@ -28,24 +27,21 @@ type Site struct {
 	users    policy.Choice
 }
 
-// Load reads a configuration and the profiles that it names. The error names every word that has no profile, with file and line. What is
-// impossible in the table is returned beside the site: jobs are still decided, as far as the cards go.
+// Load reads a configuration and the profiles that it names. The error names everything for which it cannot be used, with file and line, such as each word
+// that has no profile. What is impossible in the table is returned beside the site, or beside the error: jobs are still decided, as far as the cards go.
 func Load(path string) (s *Site, impossible []*config.FileError, err error) {
-	c, err := config.Read(path)
-	if err != nil {
-		return nil, nil, err
+	c, faults := config.Examine(path)
+	if c == nil {
+		return nil, nil, faults
 	}
 	s, unknown := New(c)
-	if len(unknown) > 0 {
-		config.Place(path, unknown)
-		var all []error
-		for _, fault := range unknown {
-			all = append(all, fault)
-		}
-		return nil, nil, errors.Join(all...)
+	if len(unknown) == 0 { // of all the others it is not known which card they are
+		impossible = s.impossible()
+		config.Place(path, impossible)
 	}
-	impossible = s.impossible()
-	config.Place(path, impossible)
+	if faults = faults.And(path, unknown); len(faults) > 0 {
+		return nil, impossible, faults
+	}
 	return s, impossible, nil
 }
 
