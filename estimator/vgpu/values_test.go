@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -113,6 +114,31 @@ func TestOrdinaryReads(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestTablesOfCounts: a table with places for all classes has a known size, whatever the card finds; one without is answered by a policy.
+func TestTablesOfCounts(t *testing.T) {
+	for name, want := range map[string]map[string]int64{
+		"confusion":           {},
+		"confusion_by_values": {"bincount": 4, "unique": 1, "repeat_interleave": 1},
+	} {
+		for _, release := range often("2.6.0", "2.11.0") {
+			t.Run(name+"-"+release, func(t *testing.T) {
+				t.Parallel()
+				o := runPython(t, release, 1, []string{"testdata/values.py", name}, "GRESIZE_PROBE_STEPS=100", "OMP_NUM_THREADS=1")
+				if o.failed || len(o.ranks) != 1 {
+					t.Fatal(o.output)
+				}
+				uses := o.ranks[0].Coverage.Values.Uses
+				for operator := range uses {
+					uses[operator] /= 6 // steps
+				}
+				if !maps.Equal(uses, want) {
+					t.Errorf("in a step, answered by a policy: %v, want %v", uses, want)
+				}
+			})
+		}
 	}
 }
 

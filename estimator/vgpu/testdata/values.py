@@ -329,6 +329,49 @@ def conversions():
     optimizer.step()
 
 
+def confusion():
+    """A table of counts that has places for all classes is as large whatever is found: such as torchvision's and torchmetrics' of confusions."""
+    classes, net = 7, nn.Linear(16, 7).to(DEVICE)
+    optimizer = optimizer_of(net)
+    table = torch.zeros(classes, classes, dtype=torch.int64, device=DEVICE)
+    for _ in range(STEPS):
+        y = torch.randint(0, classes, (64,)).to(DEVICE)
+        scores = net(torch.randn(64, 16).to(DEVICE))
+        found = scores.argmax(1).flatten()
+        k = (y >= 0) & (y < classes)
+        table += torch.bincount(classes * y[k].to(torch.int64) + found[k], minlength=classes**2).reshape(classes, classes)
+        torch.bincount((y * classes + scores.max(1).indices).int(), None, classes**2)
+        torch.bincount(scores.topk(2).indices.view(-1), weights=scores.detach().flatten()[:128], minlength=classes)
+        F.one_hot(found, classes)
+        found.repeat_interleave(3)
+        optimizer.zero_grad()
+        F.cross_entropy(scores, y).backward()
+        optimizer.step()
+    print((table.diag().sum() / table.sum()).item())
+
+
+def confusion_by_values():
+    """Of these the size does depend on what is found."""
+    net = nn.Linear(16, 7).to(DEVICE)
+    optimizer = optimizer_of(net)
+    for _ in range(STEPS):
+        scores = net(torch.randn(64, 16).to(DEVICE))
+        found, known = scores.argmax(1), torch.arange(64, device=DEVICE)
+        torch.bincount(found, minlength=6)
+        more = found.clone()
+        more += 5
+        torch.bincount(more, minlength=7)
+        shared = found.view(8, 8)
+        shared.mul_(2)
+        torch.bincount(found, minlength=7)
+        torch.bincount(scores.argmax(1) * scores.argmax(1), minlength=7)
+        torch.unique(found, True)
+        known.repeat_interleave(found)
+        optimizer.zero_grad()
+        scores.mean().backward()
+        optimizer.step()
+
+
 def reads():
     conversions()
     choices()

@@ -12,7 +12,7 @@ import time
 BATCHES_AFTER = 3
 # Optimizer steps of the next epoch before the run is stopped: the memory of both phases together has been seen then.
 STEPS_AFTER = 2
-# What follows an epoch may take as long as all before it, and at least this.
+# What follows an epoch may take as long as all before it, and at least this; so may the steps of the next epoch, which on a busy machine show late that the peak rests.
 LEAST_SECONDS = 10.0
 # What all batches to come of such a loader may leave behind without being worth a word.
 MOST_LEFT_BYTES = 16 << 20
@@ -27,8 +27,9 @@ class Phases:
         self.workers = set()  # processes of loaders
         self.active = False
         self.turned = False  # a loader was ended
+        self.resumed = False  # the training goes on after that
         self.steps_after = 0
-        self.deadline = None
+        self.deadline, self.allowed = None, LEAST_SECONDS
         self.given = self.given_before = 0
         self.fed = False  # the last step took a batch from a loader
 
@@ -109,6 +110,8 @@ class Phases:
 
     def step(self):
         """A training step has ended."""
+        if self.turned and not self.resumed:
+            self.resumed, self.deadline = True, time.monotonic() + self.allowed
         self.fed, self.given_before = self.given > self.given_before, self.given
 
     def wants_more(self, elapsed_seconds):
@@ -120,7 +123,8 @@ class Phases:
         if self.active or not self.fed or os.environ.get("WORLD_SIZE", "1") != "1":
             return False
         self.active = True
-        self.deadline = time.monotonic() + max(LEAST_SECONDS, elapsed_seconds)
+        self.allowed = max(LEAST_SECONDS, elapsed_seconds)
+        self.deadline = time.monotonic() + self.allowed
         return True
 
     def late(self):

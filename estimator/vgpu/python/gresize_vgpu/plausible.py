@@ -9,13 +9,9 @@ import math
 import weakref
 
 from . import report
+from .ranges import ALIKE
 from .shadow import MOST_ELEMENTS, MOST_FLOATS, ByTensor
 
-# Their elements are elements of their first argument, or the mean or an extreme of some.
-ALIKE = """
-view reshape flatten unflatten squeeze unsqueeze transpose t permute expand expand_as select narrow chunk split tensor_split unbind movedim flip
-roll repeat contiguous clone detach view_as reshape_as index_select gather __getitem__ float double half bfloat16 type type_as to cuda mean amax amin
-""".split()
 JOINED = "cat concat stack vstack hstack".split()
 DIVIDED = "div divide true_divide __truediv__ __div__".split()
 

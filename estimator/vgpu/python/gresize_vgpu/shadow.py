@@ -10,7 +10,7 @@ import ctypes
 import time
 import weakref
 
-from . import report
+from . import ranges, report
 from .policy import MOST_ROUTES
 
 # Larger tensors are not followed: they cost time, and what is decided by them is bounded by their size.
@@ -32,10 +32,11 @@ class Unknown(Exception):
 class Taint:
     """Where the values come from; shared by all views of one copy."""
 
-    __slots__ = ("kind", "made", "expanded")
+    __slots__ = ("kind", "made", "expanded", "span")
 
-    def __init__(self, kind, made=False, expanded=False):
+    def __init__(self, kind, made=False, expanded=False, span=None):
         self.kind = kind
+        self.span = span  # between which numbers they lie, whatever they are: ranges.py
         self.made = made  # of constants alone, by the program
         self.expanded = expanded  # one number stands for all elements
 
@@ -242,9 +243,9 @@ class Shadow(ByTensor):
             if isinstance(a, self.tensor) and not self.small(a, made) and any(a.stride()):
                 return
         mirrors = self.compute(original, *plan.args, **plan.kwargs)
-        self.pair(outputs, mirrors, plan, result is args[0] if args else False)
+        self.pair(outputs, mirrors, plan, result is args[0] if args else False, self.compute(ranges.after, self, original, args, plan, mirrors) if plan.kind() else None)
 
-    def pair(self, outputs, mirrors, plan, in_place=False):
+    def pair(self, outputs, mirrors, plan, in_place=False, span=None):
         if mirrors is None:
             return
         mirrors = list(mirrors) if isinstance(mirrors, (tuple, list)) else [mirrors]
@@ -256,18 +257,20 @@ class Shadow(ByTensor):
                 continue
             if not tensor.is_cuda:
                 continue
-            taint = self._taint_of(mirror, plan, kind)
-            if in_place:
+            taint = self._taint_of(mirror, plan, kind, span)
+            if in_place or "out" in plan.kwargs:
                 taint.kind = max(taint.kind, kind)
+            if "out" in plan.kwargs:
+                taint.span = None
             self.put(tensor, mirror, taint)
 
-    def _taint_of(self, mirror, plan, kind):
+    def _taint_of(self, mirror, plan, kind, span):
         """A view of a copy shares its origin; what is new has the weakest of those that it was made of."""
         place = mirror.untyped_storage().data_ptr()
         for origin, taint in plan.origins:
             if origin == place and place:
                 return taint
-        return Taint(kind, plan.made())
+        return Taint(kind, plan.made(), span=span)
 
     def _follow_constant(self, original, plan, result):
         """All elements are the same, however many there are."""
@@ -277,13 +280,13 @@ class Shadow(ByTensor):
 
     # -- what a policy says
 
-    def guess(self, tensor, make, kind=GUESSED):
-        """make gives what a policy says that tensor holds."""
+    def guess(self, tensor, make, kind=GUESSED, span=None):
+        """make gives what a policy says that tensor holds; span, between which numbers that lies in truth."""
         if not self.on or type(tensor) is not self.tensor or not tensor.is_cuda or not self.small(tensor):
             return
         mirror = self.compute(make)
         if mirror is not None:
-            self.put(tensor, mirror.to(tensor.dtype), KNOWN if self.policy.healthy else kind)
+            self.put(tensor, mirror.to(tensor.dtype), Taint(KNOWN if self.policy.healthy else kind, span=span and span + (tensor.dtype,)))
 
     def same(self, tensor, value):
         """All elements are value, however many there are."""

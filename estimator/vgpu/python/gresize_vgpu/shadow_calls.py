@@ -1,9 +1,8 @@
 """Which calls of PyTorch are followed on the CPU, which need a policy, and which read."""
 import functools
 import sys
-import warnings
 
-from . import arrivals, lengths, report, slots
+from . import arrivals, lengths, ranges, report, sized, slots
 from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
 from .plausible import Plausible
 from .policy import Policy
@@ -213,7 +212,7 @@ class Calls:
         for name in ("T", "mT"):
             self.replace(tensor, name, lambda original: property(self.followed("T")(original.__get__)))
         self._install_factories()
-        self._install_sized()
+        sized.install(self)
         lengths.install(self)
         self.plausible.install()
         arrivals.install(self)
@@ -247,7 +246,7 @@ class Calls:
     def _written(self, tensor, plan):
         """The copy was written as the tensor was; what it holds is now as sure as the least sure that went in."""
         taint = plan.origins[0][1]
-        taint.kind, taint.made = max(taint.kind, plan.kind()), plan.made()
+        taint.kind, taint.made, taint.span = max(taint.kind, plan.kind()), plan.made(), None
         self.shadow.put(tensor, plan.args[0], taint)
 
     def _overwritten(self, original, args):
@@ -369,7 +368,7 @@ class Calls:
                 if entry is not None and shadow.small(self_, entry.taint.made):
                     mirror = shadow.compute(lambda: entry.mirror.to(result.dtype, copy=True))
                     if mirror is not None and shadow.small(result, entry.taint.made):
-                        shadow.put(result, mirror, Taint(entry.taint.kind, entry.taint.made))
+                        shadow.put(result, mirror, Taint(entry.taint.kind, entry.taint.made, span=ranges.kept(entry, result.dtype)))
                 elif self.is_integer(result):
                     self._guess_cast(result, (self_,), kwargs)
             return result
@@ -465,98 +464,6 @@ class Calls:
         for name in DRAWN:
             self.replace(torch, name, made(True))
 
-    # -- results as large as the values say
-
-    def _install_sized(self):
-        torch, shadow, policy = self.torch, self.shadow, self.shadow.policy
-
-        def nonzero(mask):
-            """The kernel's own code, which asks the card how many there are, and is told."""
-            entry = shadow.find_view(mask) if mask.is_cuda else None
-            if entry is not None and (shadow.small(mask) or not any(entry.mirror.stride())):
-                count = int(entry.mirror[(0,) * mask.dim()] != 0) * mask.numel() if mask.numel() and not any(entry.mirror.stride()) else int(entry.mirror.count_nonzero())
-                if entry.taint.kind:
-                    shadow.use("nonzero")
-            else:
-                count = policy.count(mask.numel())
-                shadow.use("nonzero")
-            out = torch.empty(0, dtype=torch.int64, device=mask.device)
-            with shadow.answering([count]):
-                torch.ops.aten.nonzero.out(mask, out=out)
-            return out
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a kernel is replaced is meant
-            self.library = torch.library.Library("aten", "IMPL")
-            self.library.impl("nonzero", nonzero, "CUDA")
-
-        def sized(answers):
-            """answers(first) gives what the call will read, from the copy of its first argument or from None."""
-
-            def make(original):
-                @functools.wraps(original)
-                def call(*args, **kwargs):
-                    first = args[0] if args else kwargs.get("input")
-                    if not shadow.on or not isinstance(first, torch.Tensor) or not first.is_cuda:
-                        return original(*args, **kwargs)
-                    plan = shadow.plan(args, kwargs)
-                    if (plan is None or plan.kind()) and not (len(args) > 1 or kwargs.get("num_classes", -1) != -1):
-                        shadow.use(getattr(original, "__name__", "sized"))
-                    told = shadow.compute(answers, plan, first, original) if plan is not None else answers(None, first, original)
-                    with shadow.answering(told or []):
-                        result = original(*args, **kwargs)
-                    if plan is not None:
-                        shadow.follow(original, plan, args, result)
-                    return result
-
-                return call
-
-            return make
-
-        def distinct(plan, first, original):
-            if plan is None:
-                return [policy.kept(first.numel())]
-            result = original(*plan.args, **plan.kwargs)
-            return [(result[0] if isinstance(result, tuple) else result).shape[0]]
-
-        def classes(plan, first, original):
-            return [int(plan.args[0].max())] if plan is not None and first.numel() else [0]
-
-        def ends(plan, first, original):
-            return [int(plan.args[0].min()), int(plan.args[0].max())] if plan is not None and first.numel() else [0]
-
-        def total(plan, first, original):
-            repeats = plan.args[1] if plan is not None and len(plan.args) > 1 else plan.args[0] if plan is not None else None
-            return [int(repeats.sum())] if isinstance(repeats, torch.Tensor) else [0]
-
-        for name in ("unique", "unique_consecutive"):
-            self.both(name, sized(distinct))
-        self.both("bincount", sized(ends))
-        self.replace(torch.nn.functional, "one_hot", sized(classes))
-        self.both("repeat_interleave", self.repeated(sized(total)))
-
-    def repeated(self, sized):
-        """repeat_interleave of floats by known numbers: the values may be anything, the sizes are not."""
-        torch, shadow = self.torch, self.shadow
-
-        def make(original):
-            follow = sized(original)
-
-            @functools.wraps(original)
-            def call(*args, **kwargs):
-                repeats = args[1] if len(args) > 1 else kwargs.get("repeats")
-                if not isinstance(repeats, torch.Tensor) or not repeats.is_cuda or shadow.find(args[0]) is not None:
-                    return follow(*args, **kwargs)
-                entry = shadow.find(repeats)
-                if entry is None or entry.taint.kind:
-                    shadow.use("repeat_interleave")
-                with shadow.answering([int(entry.mirror.sum()) if entry is not None else 0]):
-                    return original(*args, **kwargs)
-
-            return call
-
-        return make
-
     # -- guesses
 
     def _guess_cast(self, out, args, kwargs):
@@ -584,13 +491,13 @@ class Calls:
             return
         dim = self._dim(args, kwargs, 1, None)
         classes = source.numel() if dim is None or not source.dim() else source.shape[dim]
-        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes), shadow.kind_of(classes))
+        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes), shadow.kind_of(classes), (0, classes - 1))
 
     def _guess_chosen(self, out, args, kwargs):
         source, shadow = args[0], self.shadow
         dim = self._dim(args, kwargs, 2, -1)
         classes = source.shape[dim] if source.dim() else 1
-        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes, dim), shadow.kind_of(classes))
+        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes, dim), shadow.kind_of(classes), (0, classes - 1))
 
     def _guess_order(self, out, args, kwargs):
         dim, shadow = self._dim(args, kwargs, 1, -1), self.shadow
@@ -598,7 +505,7 @@ class Calls:
 
     def _guess_drawn(self, out, args, kwargs):
         classes, shadow = args[0].shape[-1], self.shadow
-        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes, -1), shadow.kind_of(classes))
+        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes, -1), shadow.kind_of(classes), (0, classes - 1))
 
     def _guess_place(self, out, args, kwargs):
         shadow = self.shadow
