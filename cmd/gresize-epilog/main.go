@@ -9,12 +9,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/estimator/release"
 )
 
 // scanVerb makes this program look through files and print a line.
@@ -25,7 +27,7 @@ func main() {
 		scan(os.Args[2:])
 		return
 	}
-	if err := run(os.Args[1:], os.Getenv); err != nil {
+	if err := run(os.Args[1:], os.Getenv, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "gresize-epilog:", err)
 	}
 }
@@ -40,7 +42,7 @@ func scan(paths []string) {
 	}
 }
 
-func run(args []string, env func(string) string) error {
+func run(args []string, env func(string) string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("gresize-epilog", flag.ContinueOnError)
 	url := flags.String("url", "", "send to gresized at `URL`: probe.url of gresize.toml")
 	munge := flags.String("munge", "/usr/bin/munge", "prove with this `PROGRAM` who is speaking")
@@ -48,7 +50,14 @@ func run(args []string, env func(string) string) error {
 	smi := flags.String("nvidia-smi", "nvidia-smi", "read NVML's accounting with this `PROGRAM`")
 	folder := flags.String("folder", "/run/gresize-epilog", "remember in `FOLDER` what NVML knew of earlier jobs")
 	limit := flags.Duration("timeout", 10*time.Second, "end after this `TIME` at the latest")
-	if err := flags.Parse(args); err != nil {
+	version := flags.Bool("version", false, "print the version and end")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if *version {
+		_, err := fmt.Fprintln(stdout, "gresize-epilog version", release.Version())
 		return err
 	}
 	if flags.NArg() > 0 || *url == "" {

@@ -22,6 +22,7 @@ import (
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -39,7 +40,7 @@ func main() {
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", SilenceUsage: true, SilenceErrors: true,
+		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", Version: release.Version(), SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "gresize estimator"}, // what a person types
 	}

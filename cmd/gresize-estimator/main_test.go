@@ -47,6 +47,12 @@ func TestList(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	if out, _, err := execute(t, "--version"); err != nil || !strings.HasPrefix(out, "gresize estimator version ") {
+		t.Errorf("%v: %q", err, out)
+	}
+}
+
 // TestHelp holds that the help names the command that a person types.
 func TestHelp(t *testing.T) {
 	for _, c := range []struct {

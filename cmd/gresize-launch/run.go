@@ -17,6 +17,7 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/systemd"
+	"github.com/gresize/gresize/estimator/release"
 )
 
 // Exit codes; the manual lists them.
@@ -32,7 +33,7 @@ const socketName = "gresize-launch"
 // sbatchTimeout bounds one submission of a probe.
 const sbatchTimeout = 10 * time.Second
 
-func run(ctx context.Context, args []string, stderr io.Writer) int {
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("gresize-launch", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	socket := flags.String("socket", "/run/gresize-launch/launch.sock", "listen on `PATH`, unless systemd hands over a socket")
@@ -48,6 +49,7 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		}
 		return nil
 	})
+	version := flags.Bool("version", false, "print the version and end")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return exitOK
@@ -55,8 +57,12 @@ func run(ctx context.Context, args []string, stderr io.Writer) int {
 		return exitUsage
 	}
 	if flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "gresize-launch: unexpected argument; see gresize-launch -help")
+		fmt.Fprintf(stderr, "gresize-launch: unexpected argument %q; see gresize-launch -help\n", flags.Arg(0))
 		return exitUsage
+	}
+	if *version {
+		fmt.Fprintln(stdout, "gresize-launch version", release.Version())
+		return exitOK
 	}
 	logger := slog.New(systemd.LogHandler(stderr))
 	// Whatever whoever started this program left open is not for what it starts as the owners of jobs.

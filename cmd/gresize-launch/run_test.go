@@ -130,12 +130,13 @@ func TestUsage(t *testing.T) {
 		{[]string{"-min-uid", "4294967295"}, exitUsage, "in decimal digits"},
 		{[]string{"-min-uid", "-1"}, exitUsage, "in decimal digits"},
 		{[]string{"word"}, exitUsage, "unexpected argument"},
+		{[]string{"--version"}, exitOK, "gresize-launch version "},
 		{[]string{"-help"}, exitOK, "default 1000"},
 		{[]string{"-min-uid", "010", "-slurm-user", "nobody-of-that-name"}, exitFailed, "-slurm-user"},
 	} {
-		var errs strings.Builder
-		if code := run(t.Context(), c.args, &errs); code != c.code || !strings.Contains(errs.String(), c.says) {
-			t.Errorf("%q: exit code %d, want %d, saying %q:\n%s", c.args, code, c.code, c.says, errs.String())
+		var out, errs strings.Builder
+		if code := run(t.Context(), c.args, &out, &errs); code != c.code || !strings.Contains(out.String()+errs.String(), c.says) || (out.Len() > 0) != (c.args[0] == "--version") {
+			t.Errorf("%q: exit code %d, want %d, saying %q:\n%s%s", c.args, code, c.code, c.says, out.String(), errs.String())
 		}
 	}
 }

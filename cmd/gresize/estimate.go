@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -176,7 +177,7 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 
 // run runs one command with the flags' policy.
 func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progressLine) (probe.Result, error) {
-	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, probe.BuildVersion()
+	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, release.Version()
 	if f.output {
 		o.Output = cmd.ErrOrStderr()
 	}
@@ -259,7 +260,7 @@ func (r *reading) print(w io.Writer) error {
 	r.printOwners(&b)
 	r.printUtilization(&b)
 	for _, x := range r.Reasons {
-		fmt.Fprintf(&b, "  because      %s\n", printable.Text(words(x)))
+		fmt.Fprintf(&b, "  because      %s\n", printable.Text(x.WordsWithHint()))
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "  note         %s\n", printable.Text(n))

@@ -224,38 +224,6 @@ func TestGPUVerbs(t *testing.T) {
 	}
 }
 
-func TestEveryReasonHasWordsAndEveryWordAReason(t *testing.T) {
-	data, err := os.ReadFile("../../docs/architecture.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, list, _ := strings.Cut(string(data), "carries a reason with a stable code:")
-	list, _, _ = strings.Cut(list, "\n\n")
-	page, err := os.ReadFile("../../docs/estimate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := map[string]bool{}
-	for i, part := range strings.Split(list, "`") {
-		if i%2 == 1 {
-			listed[part] = true
-		}
-	}
-	for code := range listed {
-		if reasonWords[code].text == "" {
-			t.Errorf("%s has no words", code)
-		}
-		if !strings.Contains(string(page), "| `"+code+"` |") {
-			t.Errorf("docs/estimate.md does not explain %s", code)
-		}
-	}
-	for code := range reasonWords {
-		if !listed[code] {
-			t.Errorf("%s is not in docs/architecture.md", code)
-		}
-	}
-}
-
 func TestProgress(t *testing.T) {
 	var b bytes.Buffer
 	if newProgressLine(&b, false) != nil {

@@ -365,7 +365,7 @@ func (s *fitSearch) failure(above int) (int, error) {
 func whyOf(r *reading) string {
 	for _, x := range r.Reasons {
 		if x.Code != "workspace_bounded" && x.Code != "run_cut_short" {
-			return r.Status + ": " + words(x)
+			return r.Status + ": " + x.WordsWithHint()
 		}
 	}
 	return r.Status

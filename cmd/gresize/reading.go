@@ -137,7 +137,7 @@ func (r *reading) readOwners(b *trace.Bundle) {
 func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 	largest, ok := e.Largest()
 	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "out_of_memory" })
-	ours := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return reasonWords[r.Code].ours })
+	ours := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return estimator.Ours(r.Code) })
 	switch {
 	case m.Outcome == trace.Crashed && !ours:
 		return statusFailed

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/quantity/flags"
+	"github.com/gresize/gresize/estimator/release"
 	"github.com/spf13/cobra"
 )
 
@@ -99,7 +99,7 @@ EXIT STATUS
   5  estimate: the command failed`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       probe.BuildVersion(),
+		Version:       release.Version(),
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

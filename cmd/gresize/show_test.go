@@ -69,7 +69,7 @@ func TestLogAndShow(t *testing.T) {
 		{[]string{"log", "--db", db, "-n", "0"}, exitUsage, []string{"--limit"}},
 		{[]string{"log", "--db", db, "word"}, exitUsage, nil},
 		{[]string{"log", "--db", "/nonexistent/db"}, exitError, []string{"has gresized run here?"}},
-		{[]string{"show", "--db", db, "42"}, exitOK, []string{"uid 4000000000", "--gres=gpu:1 --constraint=gpu80g", "gresize-probe-x", "7.00 GiB, at most 8.00 GiB", "workspace_bounded: conv", "it fits",
+		{[]string{"show", "--db", db, "42"}, exitOK, []string{"uid 4000000000", "--gres=gpu:1 --constraint=gpu80g", "gresize-probe-x", "7.00 GiB, at most 8.00 GiB", "model and not the library's own answer: conv [workspace_bounded]", "it fits",
 			"margin 0.50 GiB, need 8.50 GiB", "to   --gres=gpu:1 --constraint=gpu12g", "[running]", "gpu1", "tr?[2Jain"}},
 		{[]string{"show", "--db", db, "tokentwo"}, exitOK, []string{"it is an array"}},
 		{[]string{"show", "--db", db, "43"}, exitError, []string{"no such job"}},

@@ -192,7 +192,7 @@ func (t *teller) estimate(e estimator.Estimate) {
 		t.line("", "PyTorch: %s allocated, %s reserved; outside of it: %s", GiB(rank.PeakAllocatedBytes), GiB(rank.PeakReservedBytes), GiB(rank.OutsideBytes))
 	}
 	for _, reason := range e.Reasons {
-		t.line("", "%s: %s", reason.Code, reason.Detail)
+		t.line("", "%s", reason.Words())
 	}
 	v := e.Versions
 	t.line("", "gresize %s, Python %s, PyTorch %s, CUDA %s, cuDNN %s; %.1f s", unknownIfEmpty(v.Gresize), unknownIfEmpty(v.Python), unknownIfEmpty(v.Torch),

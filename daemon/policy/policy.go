@@ -315,16 +315,12 @@ func because(reasons []estimator.Reason) string {
 			parts = append(parts, fmt.Sprintf("and %d more", len(reasons)-shown))
 			break
 		}
-		part := reason.Code
-		if reason.Detail != "" {
-			part += " (" + reason.Detail + ")"
-		}
-		parts = append(parts, part)
+		parts = append(parts, reason.Words())
 	}
 	if len(parts) == 0 {
 		return ""
 	}
-	return ": " + strings.Join(parts, ", ")
+	return ": " + strings.Join(parts, "; ")
 }
 
 func size(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

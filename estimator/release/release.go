@@ -1,10 +1,11 @@
-package probe
+// Package release says which build of gresize a program is. It is apart so that the smallest program can say so without the rest.
+package release
 
 import "runtime/debug"
 
-// BuildVersion is the version of this program: that of its module, or the
-// revision that it was built from.
-func BuildVersion() string {
+// Version is the version of this program: that of its module, or the revision
+// that it was built from.
+func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
