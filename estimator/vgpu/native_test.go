@@ -26,7 +26,7 @@ var built struct {
 func libDir(t *testing.T) string {
 	t.Helper()
 	built.Do(func() {
-		if built.root, built.err = os.MkdirTemp("", "gresize-vgpu-test-"); built.err != nil {
+		if built.root, built.err = os.MkdirTemp("", "lib-"); built.err != nil {
 			return
 		}
 		out, err := exec.Command("make", "-s", "-j2", "OUT="+filepath.Join(built.root, "lib")).CombinedOutput()
@@ -38,12 +38,20 @@ func libDir(t *testing.T) string {
 	return filepath.Join(built.root, "lib")
 }
 
+// TestMain gives all that the tests start a place for temporary files that goes with them: a run that is ended once
+// enough was seen leaves what Python would have removed at its exit.
 func TestMain(m *testing.M) {
+	temporary, err := os.MkdirTemp("", "gresize-vgpu-test-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", temporary)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	status := m.Run()
 	matrix.print()
-	if built.root != "" {
-		os.RemoveAll(built.root)
-	}
+	os.RemoveAll(temporary)
 	os.Exit(status)
 }
 
