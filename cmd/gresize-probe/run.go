@@ -17,6 +17,7 @@ import (
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/probe/inputs"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/quantity"
 	numbers "github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
@@ -151,7 +152,7 @@ func (p *program) runByHand(ctx context.Context, flags runFlags, args []string) 
 	if err := trace.WriteFile(flags.out, result.Bundle); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s: %s after %d steps\n", flags.out, result.Bundle.Manifest.Outcome, result.Bundle.Manifest.Steps)
+	_, err = fmt.Fprintf(p.stdout, "%s: %s after %s\n", flags.out, result.Bundle.Manifest.Outcome, quantity.Count(result.Bundle.Manifest.Steps, "step"))
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -240,7 +241,7 @@ func (r *reading) print(w io.Writer) error {
 		}
 		b.WriteByte('\n')
 	}
-	from := stepsOf(r.Steps)
+	from := quantity.Count(r.Steps, "step")
 	if r.Estimator != bundled.Default {
 		from += " by the estimator " + r.Estimator
 	}
@@ -332,11 +333,4 @@ func (r *reading) headline() string {
 		return fmt.Sprintf("%s (ended by signal %d)", r.Status, r.CommandExitStatus-128)
 	}
 	return fmt.Sprintf("%s (exit status %d)", r.Status, r.CommandExitStatus)
-}
-
-func stepsOf(n int) string {
-	if n == 1 {
-		return "1 step"
-	}
-	return fmt.Sprintf("%d steps", n)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/gresize/gresize/estimator/planning/layout"
 	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/spf13/cobra"
 )
 
@@ -163,7 +164,7 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	case cmd.Context().Err() != nil:
 		return errPlanInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("plan: no layout of %d blocks was found within %v; give more (--time-limit)", len(lives.Blocks), share)
+		return fmt.Errorf("plan: no layout of %s was found within %v; give more (--time-limit)", quantity.Count(len(lives.Blocks), "block"), share)
 	case err != nil:
 		return err
 	}
@@ -274,9 +275,9 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 		fmt.Fprintf(w, "%s\t%s\t%+.1f %%\t%s\n", name, exactSize(bytes), over, note)
 	}
 	row("file", "%s", printable.Text(out.File))
-	row("read", "%d requests, %d blocks, as PyTorch %s", out.Requests, out.Blocks, out.Torch)
+	row("read", "%s, %s, as PyTorch %s", quantity.Count(out.Requests, "request"), quantity.Count(out.Blocks, "block"), out.Torch)
 	if it := out.Iteration; it != nil {
-		row("repeats", "%d requests, from request %d, %.1f times", it.Requests, it.First, it.Times)
+		row("repeats", "%s, from request %d, %.1f times", quantity.Count(it.Requests, "request"), it.First, it.Times)
 	} else {
 		row("repeats", "nothing that was found")
 	}
@@ -315,7 +316,7 @@ func (out *planned) printSwap(row func(name, format string, args ...any), target
 	} else if len(s.Moves) == 0 {
 		row("swap", "nothing: it fits as it is, in %s", exactSize(s.PoolBytes))
 	} else {
-		row("swap", "%d trips of %d blocks, %s to and from the host, at most %s there at once", len(s.Moves), distinct(s.Moves), exactSize(s.MovedBytes()), exactSize(s.HostBytes))
+		row("swap", "%s of %s, %s to and from the host, at most %s there at once", quantity.Count(len(s.Moves), "trip"), quantity.Count(distinct(s.Moves), "block"), exactSize(s.MovedBytes()), exactSize(s.HostBytes))
 		row("on the card", "%s at most, in a pool of %s", exactSize(s.PeakBytes), exactSize(s.PoolBytes))
 		clock := "with an assumed clock (give --step-time)"
 		if timed {

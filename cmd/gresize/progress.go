@@ -11,6 +11,7 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,7 +73,7 @@ func (p *progressLine) show(x probe.Progress) {
 	state := "starting"
 	switch {
 	case x.Steps > 0:
-		state = fmt.Sprintf("%s, %s reserved", stepsOf(x.Steps), logview.GiB(x.PeakReservedBytes))
+		state = fmt.Sprintf("%s, %s reserved", quantity.Count(x.Steps, "step"), logview.GiB(x.PeakReservedBytes))
 	case x.Ranks > 0:
 		state = fmt.Sprintf("no step yet, %s reserved", logview.GiB(x.PeakReservedBytes))
 	case x.TorchSeen:

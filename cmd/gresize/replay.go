@@ -22,6 +22,7 @@ import (
 	sitetable "github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -248,7 +249,7 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 }
 
 func writeReplay(w io.Writer, sum replaySum) error {
-	fmt.Fprintf(w, "%d jobs with an estimate, decided again with %s: %d differently\n\n", sum.Jobs-sum.WithoutEstimate, printable.Clip(sum.With, 200), sum.Different)
+	fmt.Fprintf(w, "%s with an estimate, decided again with %s: %d differently\n\n", quantity.Count(sum.Jobs-sum.WithoutEstimate, "job"), printable.Clip(sum.With, 200), sum.Different)
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, "WAS\t\tWOULD BE\t\tJOBS")
 	for _, m := range sum.Moves {
@@ -298,15 +299,17 @@ func writeReplay(w io.Writer, sum replaySum) error {
 		}
 	}
 	fmt.Fprintln(w, "\nWhat this does not say")
-	fmt.Fprintf(w, "  - %d of %d jobs have no estimate, and no table could decide them.\n", sum.WithoutEstimate, sum.Jobs)
+	fmt.Fprintf(w, "  - %d of %s %s no estimate, and no table could decide %s.\n", sum.WithoutEstimate, quantity.Count(sum.Jobs, "job"),
+		quantity.Word(sum.WithoutEstimate, "has", "have"), quantity.Word(sum.WithoutEstimate, "it", "them"))
 	if sum.NotKnown > 0 {
-		fmt.Fprintf(w, "  - %d jobs would be tried on a card of which the log has no estimate: what then would come of them is not known.\n", sum.NotKnown)
+		fmt.Fprintf(w, "  - %s would be tried on a card of which the log has no estimate: what then would come of %s is not known.\n", quantity.Count(sum.NotKnown, "job"),
+			quantity.Word(sum.NotKnown, "it", "them"))
 		for _, card := range slices.Sorted(maps.Keys(sum.Untried)) {
 			fmt.Fprintf(w, "    %s: %d. In shadow mode with the file gresized tries such jobs on it; gresize estimate --gpu %s -- COMMAND tries one now.\n", printable.Clip(card, 40), sum.Untried[card], printable.Clip(card, 40))
 		}
 	}
 	if sum.AssumedVersion > 0 {
-		fmt.Fprintf(w, "  - Of %d jobs the release of Slurm is not in the log, and was assumed (--slurm-version).\n", sum.AssumedVersion)
+		fmt.Fprintf(w, "  - Of %s the release of Slurm is not in the log, and was assumed (--slurm-version).\n", quantity.Count(sum.AssumedVersion, "job"))
 	}
 	_, err := fmt.Fprintln(w, "  - Whether the jobs would have run well, or sooner, is not known: hours are time limits, and queues were not simulated.")
 	return err

@@ -34,11 +34,11 @@ func TestReplayWithAnotherTable(t *testing.T) {
 		verdict, code string
 		says          []string
 	}{
-		{"as it was", table("same", row(12, "gpu12g")+row(80, "gpu80g")), 0, "", "", []string{"1 jobs with an estimate", ": 0 differently", "1 of 2 jobs have no estimate", "release of Slurm is not in the log"}},
+		{"as it was", table("same", row(12, "gpu12g")+row(80, "gpu80g")), 0, "", "", []string{"1 job with an estimate", ": 0 differently", "1 of 2 jobs has no estimate", "release of Slurm is not in the log"}},
 		{"a larger smallest row", table("larger", row(24, "gpu24g")+row(80, "gpu80g")), 1, "rewrite", "smaller_row_fits", []string{"gpu:1 gpu12g", "gpu:1 gpu24g", "NEEDED, WITH THE FILE"}},
 		{"one row", table("one", row(80, "gpu80g")), 1, "keep", "already_smallest", []string{"already_smallest"}},
 		{"only exact estimates", table("exact", "[policy]\nact_on = [\"exact\"]\n"+row(12, "gpu12g")+row(80, "gpu80g")), 1, "leave_alone", "confidence_too_low", []string{"leave alone"}},
-		{"a card that it was not tried on", table("other", "[gpu.gpu12g]\nprofile = \"rtx3060\"\n"+row(12, "gpu12g")+row(80, "gpu80g")), 1, "leave_alone", "no_estimate_on_card", []string{"1 jobs would be tried on a card", "no_estimate_on_card: rtx3060", "rtx3060: 1. In shadow mode", "gresize estimate --gpu rtx3060"}},
+		{"a card that it was not tried on", table("other", "[gpu.gpu12g]\nprofile = \"rtx3060\"\n"+row(12, "gpu12g")+row(80, "gpu80g")), 1, "leave_alone", "no_estimate_on_card", []string{"1 job would be tried on a card", "no_estimate_on_card: rtx3060", "rtx3060: 1. In shadow mode", "gresize estimate --gpu rtx3060"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			call := func(form ...string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // schemaReport names the JSON form of `gresize report --json`.
@@ -76,7 +77,7 @@ the estimates were; and what these figures do not say.`,
 			if span.Tasks > span.Jobs {
 				arrays = fmt.Sprintf(" (%d with the tasks of arrays)", span.Tasks)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d jobs%s of %s, submitted from %s to %s\n", span.Jobs, arrays, usersOf(span.Users), span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s%s of %s, submitted from %s to %s\n", quantity.Count(span.Jobs, "job"), arrays, quantity.Count(span.Users, "user"), span.First.Local().Format(time.DateOnly), span.Last.Local().Format(time.DateOnly))
 			return writeReport(cmd.OutOrStdout(), sum)
 		},
 	}
@@ -94,13 +95,6 @@ func (p *logPath) siteWords() map[string]bool {
 		return nil
 	}
 	return c.Words()
-}
-
-func usersOf(n int64) string {
-	if n == 1 {
-		return "1 user"
-	}
-	return fmt.Sprintf("%d users", n)
 }
 
 func writeReport(w io.Writer, r report.Report) error {

@@ -146,7 +146,7 @@ func simulateCheck(cmd *cobra.Command, p *replay.Program, flags simulateFlags) e
 		if res.First != nil {
 			fmt.Fprintf(cmd.OutOrStdout(), "the first difference is at %v\n", res.First)
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "checked %d events: %d differences\n", res.Events, res.Differences)
+		fmt.Fprintf(cmd.OutOrStdout(), "checked %s: %s\n", quantity.Count(res.Events, "event"), quantity.Count(res.Differences, "difference"))
 	}
 	if res.Differences > 0 {
 		return &statusError{code: exitError}
@@ -233,7 +233,7 @@ func (s *simulation) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("file", "%s", printable.Text(s.File))
-	row("replayed", "%d requests, as PyTorch %s", s.Requests, s.Torch)
+	row("replayed", "%s, as PyTorch %s", quantity.Count(s.Requests, "request"), s.Torch)
 	if s.StartReservedBytes > 0 {
 		row("start", "in mid-run, with %s of segments as recorded", exactSize(s.StartReservedBytes))
 	}
@@ -270,10 +270,7 @@ func printMinimum(row func(name, format string, args ...any), m *capacity.Result
 	if !m.ProvenAbove {
 		proof = "some larger cards were not tried"
 	}
-	retries := fmt.Sprintf("%d retries", m.Retries)
-	if m.Retries == 1 {
-		retries = "1 retry"
-	}
+	retries := quantity.Count(m.Retries, "retry", "retries")
 	row("minimum", "%s, with %s; %s", exactSize(m.MinimumBytes), retries, proof)
 	if m.LowestBytes < m.MinimumBytes {
 		row("", "from %s on some cards happen to succeed, and others below the minimum fail: how cached memory is cut differs with the card", exactSize(m.LowestBytes))

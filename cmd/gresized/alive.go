@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/contract"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
@@ -50,7 +51,7 @@ func (a *alive) ready(ctx context.Context) error {
 		return err
 	}
 	if waiting, _ := a.manager.Backlog(); waiting > 0 {
-		return fmt.Errorf("%d submissions wait in memory to be written", waiting)
+		return fmt.Errorf("%s in memory to be written", quantity.Count(waiting, "submission waits", "submissions wait"))
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ import (
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/slurm/client"
 )
@@ -129,7 +130,7 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 	if why := slurmFault(c); why != nil {
 		warn(&config.FileError{Field: "slurm.scontrol", Problem: printable.Clip(why.Error(), 600), Hint: "is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked"})
 	}
-	fmt.Fprintf(stdout, "%s: ok, mode %s, %d targets, hold %s\n", path, c.Mode, len(c.Targets), c.Probe.Hold.Std())
+	fmt.Fprintf(stdout, "%s: ok, mode %s, %s, hold %s\n", path, c.Mode, quantity.Count(len(c.Targets), "target"), c.Probe.Hold.Std())
 	return exitOK
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/web"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // page is the page of decisions: its listener, and the log opened for it alone.
@@ -94,8 +95,8 @@ func (d daemonParts) health(c *config.Config) func(context.Context) web.Health {
 	return func(ctx context.Context) web.Health {
 		lines := []logview.Line{
 			{Name: "Host", Text: host}, {Name: "gresize", Text: d.version}, {Name: "Slurm", Text: d.slurm}, {Name: "Mode", Text: modeWords[d.manager.Mode()]},
-			{Name: "Jobs", Text: fmt.Sprintf("%d looked after, %d probes out", d.manager.OpenJobs(), d.manager.OpenProbes())},
-			{Name: "Turned away", Text: fmt.Sprintf("%d submissions passed unchanged since too many were asked about at once", d.refused())},
+			{Name: "Jobs", Text: fmt.Sprintf("%d looked after, %s out", d.manager.OpenJobs(), quantity.Count(d.manager.OpenProbes(), "probe"))},
+			{Name: "Turned away", Text: quantity.Count(d.refused(), "submission") + " passed unchanged since too many were asked about at once"},
 			{Name: "Log", Text: c.Log.Path + sizeWords(c.Log.Path)},
 		}
 		for i := range lines {

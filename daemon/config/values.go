@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,17 +24,9 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String prints the size with the unit in which it is shortest.
+// String prints the size with its unit.
 func (b Bytes) String() string {
-	for _, u := range []struct {
-		name string
-		size float64
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
-		if float64(b) >= u.size {
-			return strconv.FormatFloat(math.Round(float64(b)/u.size*100)/100, 'f', -1, 64) + " " + u.name
-		}
-	}
-	return strconv.FormatInt(int64(b), 10) + " bytes"
+	return quantity.FormatBytes(int64(b))
 }
 
 // Duration is a time that is written with its unit, e.g. "300s" or "5m".

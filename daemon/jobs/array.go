@@ -8,6 +8,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // mostArrayTasks is above what Slurm lets a site configure (MaxArraySize).
@@ -86,7 +87,7 @@ func largestOf(seen []estimator.Estimate, a *spool.Array) estimator.Estimate {
 	}
 	all.Fits, all.HostPeakBytes = fits, host
 	all.Reasons = append(slices.Clone(all.Reasons[:min(len(all.Reasons), estimator.MaxReasons-1)]),
-		estimator.Reason{Code: reasonArray, Detail: fmt.Sprintf("%d tasks; of those that were tried (%s), task %d needs most", a.Count, tried(a), a.Tried[at])})
+		estimator.Reason{Code: reasonArray, Detail: fmt.Sprintf("%s; of those that were tried (%s), task %d needs most", quantity.Count(a.Count, "task"), tried(a), a.Tried[at])})
 	return all
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
@@ -396,7 +397,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		}
 	}
 	if array != nil {
-		s.first.Detail += fmt.Sprintf("; an array of %d tasks, of which %s are tried", array.Count, tried(array))
+		s.first.Detail += fmt.Sprintf("; an array of %s, tried: %s", quantity.Count(array.Count, "task"), tried(array))
 	}
 	s.job.State = s.first.State
 	if !m.enqueue(s) {

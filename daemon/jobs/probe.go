@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // ProbeJob is what a probe is told of its job.
@@ -59,7 +60,7 @@ func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool
 		return false
 	}
 	if m.waitsTooLong(l) {
-		return m.letGo(ctx, l, codeProbeQueue, fmt.Sprintf("the job was left alone: %d probes run, and none of them ended within %s", m.now().Probe.MaxRunning, m.now().Probe.StartWithin))
+		return m.letGo(ctx, l, codeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.now().Probe.MaxRunning, "probe runs", "probes run"), m.now().Probe.StartWithin))
 	}
 	return m.launchProbe(ctx, l)
 }

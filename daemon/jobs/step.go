@@ -12,6 +12,7 @@ import (
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
@@ -311,8 +312,8 @@ func describeEstimate(e *estimator.Estimate) string {
 	if !ok || e.Confidence == estimator.Unknown {
 		return fmt.Sprintf("%s on %s: unknown", e.Estimator, e.GPU)
 	}
-	return fmt.Sprintf("%s on %s: %.2f GiB, at most %.2f GiB, confidence %s, %d steps seen", e.Estimator, e.GPU,
-		float64(rank.ComfortableBytes)/(1<<30), float64(rank.ComfortableHighBytes)/(1<<30), e.Confidence, e.Steps)
+	return fmt.Sprintf("%s on %s: %.2f GiB, at most %.2f GiB, confidence %s, %s seen", e.Estimator, e.GPU,
+		float64(rank.ComfortableBytes)/(1<<30), float64(rank.ComfortableHighBytes)/(1<<30), e.Confidence, quantity.Count(e.Steps, "step"))
 }
 
 // decide asks the policy, for an array when enough of its tasks were tried.

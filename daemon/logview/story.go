@@ -10,6 +10,7 @@ import (
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // Line is one line of a story; a line without a name goes on with what the one before it is about.
@@ -96,7 +97,7 @@ func OwnersWord(j decisionlog.Job) []Line {
 func margin(m decisionlog.Margin) string {
 	switch m.Kind {
 	case "calibrated", "floor":
-		return fmt.Sprintf(" (%s, from %d jobs of %s, %d of which died; target %.2g %%)", m.Kind, m.Actuals, m.Group, m.Died, 100*m.TargetFailureRate)
+		return fmt.Sprintf(" (%s, from %s of %s, %d of which died; target %.2g %%)", m.Kind, quantity.Count(m.Actuals, "job"), m.Group, m.Died, 100*m.TargetFailureRate)
 	case "":
 		return ""
 	}
@@ -185,10 +186,10 @@ func Facts(s decisionlog.Story) []Line {
 func (t *teller) estimate(e estimator.Estimate) {
 	rank, ok := e.Largest()
 	if !ok || e.Confidence == estimator.Unknown {
-		t.line("estimate", "unknown, by %s on %s after %d steps", e.Estimator, e.GPU, e.Steps)
+		t.line("estimate", "unknown, by %s on %s after %s", e.Estimator, e.GPU, quantity.Count(e.Steps, "step"))
 	} else {
-		t.line("estimate", "%s, at most %s, by %s on %s after %d steps, confidence %s", GiB(rank.ComfortableBytes), GiB(rank.ComfortableHighBytes),
-			e.Estimator, e.GPU, e.Steps, e.Confidence)
+		t.line("estimate", "%s, at most %s, by %s on %s after %s, confidence %s", GiB(rank.ComfortableBytes), GiB(rank.ComfortableHighBytes),
+			e.Estimator, e.GPU, quantity.Count(e.Steps, "step"), e.Confidence)
 		t.line("", "PyTorch: %s allocated, %s reserved; outside of it: %s", GiB(rank.PeakAllocatedBytes), GiB(rank.PeakReservedBytes), GiB(rank.OutsideBytes))
 	}
 	for _, reason := range e.Reasons {

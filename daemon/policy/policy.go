@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -125,7 +126,7 @@ func (r Rules) Decide(in Input) Decision {
 	count := gpusAsked(in.Asked)
 	rank, ok := in.Estimate.Largest()
 	if !ok || len(in.Estimate.Ranks) > count {
-		return leave(CodeNotOneRank, "the estimate is for %d GPUs, and the job asks for %d", len(in.Estimate.Ranks), count)
+		return leave(CodeNotOneRank, "the estimate is for %s, and the job asks for %d", quantity.Count(len(in.Estimate.Ranks), "GPU"), count)
 	}
 	d := Decision{}
 	d.MarginBytes, d.MarginKind = r.margin(rank.ComfortableHighBytes, in.Margin)

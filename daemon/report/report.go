@@ -13,6 +13,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -261,14 +262,14 @@ func withWordsGiven(own map[string]bool, groups []decisionlog.Group) map[string]
 
 func notKnown(shadow, withoutLimit int64, r Report) []string {
 	says := []string{
-		fmt.Sprintf("Hours are the time limits that owners gave, not what jobs took. Of %d of %d jobs it is known how they ended (docs/actuals.md).", r.Actuals.Known, r.Jobs),
+		fmt.Sprintf("Hours are the time limits that owners gave, not what jobs took. Of %d of %s it is known how %s (docs/actuals.md).", r.Actuals.Known, quantity.Count(r.Jobs, "job"), quantity.Word(r.Jobs, "it ended", "they ended")),
 		"A job, and each task of an array, counts with the GPUs that its request names; on several nodes, or by the task of an srun, it has more.",
 	}
 	if withoutLimit > 0 {
-		says = append(says, fmt.Sprintf("%d of %d jobs gave no time limit, or it was not recorded: they are in no hours.", withoutLimit, r.Jobs))
+		says = append(says, fmt.Sprintf("%d of %s gave no time limit, or it was not recorded: %s in no hours.", withoutLimit, quantity.Count(r.Jobs, "job"), quantity.Word(withoutLimit, "it is", "they are")))
 	}
 	if shadow > 0 {
-		says = append(says, fmt.Sprintf("%d changes were only recorded (shadow mode): whether the jobs would have run well on the smaller card is known of the %d whose memory was measured.", shadow, r.Actuals.ShadowMeasured))
+		says = append(says, fmt.Sprintf("%s only recorded (shadow mode): whether the jobs would have run well on the smaller card is known of the %d whose memory was measured.", quantity.Count(shadow, "change was", "changes were"), r.Actuals.ShadowMeasured))
 	}
 	var unknown int64
 	for _, line := range r.Outcomes {
@@ -277,7 +278,7 @@ func notKnown(shadow, withoutLimit int64, r Report) []string {
 		}
 	}
 	if unknown > 0 {
-		says = append(says, fmt.Sprintf("Of %d of %d jobs the need is not known; they count as needing what they asked for.", unknown, r.Jobs))
+		says = append(says, fmt.Sprintf("Of %d of %s the need is not known; %s for.", unknown, quantity.Count(r.Jobs, "job"), quantity.Word(unknown, "it counts as needing what it asked", "they count as needing what they asked")))
 	}
 	return says
 }

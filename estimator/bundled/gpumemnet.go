@@ -118,7 +118,7 @@ func layerList(t *modules.Table) (gpumemnet.Program, error) {
 		}
 	}
 	if own > network.Parameters/maxOwnShare {
-		return p, fmt.Errorf("%d of %d parameters belong to no layer that a summary shows", own, network.Parameters)
+		return p, fmt.Errorf("%d of %d parameters are of no layer that a summary shows", own, network.Parameters)
 	}
 	return p, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/history"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -83,10 +84,10 @@ func historyAnswer(rows []history.Row, job history.Job, missing string, traced *
 		return estimator.NewUnknown(HistoryName, card.ID, append(slices.Clone(b.Manifest.Reasons), reason)...)
 	}
 	e := estimator.Estimate{Confidence: estimator.High, Fits: answer.HighBytes <= card.Total.Bytes, Reasons: slices.Clone(b.Manifest.Reasons)}
-	what := fmt.Sprintf("%d runs of this job", answer.Runs)
+	what := quantity.Count(answer.Runs, "run") + " of this job"
 	if !answer.Equal {
 		e.Confidence = estimator.Low
-		what = fmt.Sprintf("the trace, corrected by %d runs of this script with other arguments", answer.Runs)
+		what = fmt.Sprintf("the trace, corrected by %s of this script with other arguments", quantity.Count(answer.Runs, "run"))
 	}
 	e.Reasons = append(e.Reasons, estimator.Reason{Code: "earlier_runs", Detail: what})
 	outside, _ := card.OutsideBytes(b.Manifest.Libraries)

@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // The layout of the picture, in pixels.
@@ -122,7 +124,7 @@ func (p *plotter) panel(c *Comparable, name string, left, top int) {
 		}
 	}
 	slices.Sort(errors)
-	p.add(`<text x="%d" y="%d" class="head">%s: %d rows, median error %s</text>`, left, top-8, markup(name), len(errors), percent(median(errors), 1))
+	p.add(`<text x="%d" y="%d" class="head">%s: %s, median error %s</text>`, left, top-8, markup(name), quantity.Count(len(errors), "row"), percent(median(errors), 1))
 	p.add(`<text x="%.1f" y="%.1f" class="middle">measured</text>`, x0+panelEdge/2, y0+34)
 	p.add(`<text transform="translate(%.1f,%.1f) rotate(-90)" class="middle">estimated</text>`, x0-50, y0-panelEdge/2)
 }

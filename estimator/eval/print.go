@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 const mebibyte = 1 << 20
@@ -76,7 +78,7 @@ func Left(rows []Row, answers *Answers) string {
 			open++
 		}
 	}
-	return fmt.Sprintf("%d rows: %d crashes and %d that constants are taken from are in no score, %d were not asked about", len(rows), crashes, fits, open)
+	return fmt.Sprintf("%s: %s and %d that constants are taken from are in no score, %d %s not asked about", quantity.Count(len(rows), "row"), quantity.Count(crashes, "crash", "crashes"), fits, open, quantity.Word(open, "was", "were"))
 }
 
 // cell is a text as a cell of a table.

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // LeastConstantRows is from how many rows at least a constant is taken: of fewer it would be the error of those rows.
@@ -28,7 +30,7 @@ func (c *Constant) Sound() bool { return c.Rows >= LeastConstantRows && c.Bytes 
 // why says what is wrong with a constant that is not sound.
 func (c *Constant) why() string {
 	if c.Rows < LeastConstantRows {
-		return fmt.Sprintf("of %d rows, %d are needed", c.Rows, LeastConstantRows)
+		return fmt.Sprintf("of %s, %d are needed", quantity.Count(c.Rows, "row"), LeastConstantRows)
 	}
 	return "below zero"
 }

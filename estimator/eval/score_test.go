@@ -92,7 +92,7 @@ func TestScores(t *testing.T) {
 		t.Errorf("%+v", published)
 	}
 	near("published error", published.MedianError, 0.5)
-	if got := Left(rows, answers); got != "14 rows: 1 crashes and 3 that constants are taken from are in no score, 1 were not asked about" {
+	if got := Left(rows, answers); got != "14 rows: 1 crash and 3 that constants are taken from are in no score, 1 was not asked about" {
 		t.Error(got)
 	}
 	if l := c.Largest("one", 1); len(l) != 1 || math.Abs(l[0].Error()-0.2) > 1e-9 {
@@ -109,7 +109,7 @@ func TestConstantNeedsRows(t *testing.T) {
 		added    int64
 		says     string
 	}{
-		"one row":    {1, 10, gib / 2, "| lab | one | none (of 1 rows, 3 are needed): its own outside | 1 |"},
+		"one row":    {1, 10, gib / 2, "| lab | one | none (of 1 row, 3 are needed): its own outside | 1 |"},
 		"two rows":   {2, 10, gib / 2, "of 2 rows"},
 		"three":      {3, 10, gib, "| lab | one | 1024 MiB | 3 |"},
 		"below zero": {3, 99, gib / 2, "| lab | one | none (below zero): its own outside | 3 | -90112 to -90112 MiB |"},

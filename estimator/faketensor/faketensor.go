@@ -12,6 +12,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -197,7 +198,7 @@ func estimate(b *trace.Bundle, card *gpu.Profile, name, form string, outside, ou
 	case form == formPublished && r.AfterBackwardBytes == 0:
 		return unknown("no_step_seen", "no forward of a network was seen whose output has a gradient")
 	case form == formWhole && r.Steps < leastSteps:
-		return unknown("no_step_seen", fmt.Sprintf("%d steps of an optimizer were seen, %d are needed", r.Steps, leastSteps))
+		return unknown("no_step_seen", fmt.Sprintf("%s of an optimizer %s seen, %d are needed", quantity.Count(r.Steps, "step"), quantity.Word(r.Steps, "was", "were"), leastSteps))
 	}
 	if form == formPublished {
 		bytes = r.AfterBackwardBytes
@@ -205,7 +206,7 @@ func estimate(b *trace.Bundle, card *gpu.Profile, name, form string, outside, ou
 	e := estimator.Estimate{Confidence: estimator.Low, Fits: bytes+outside <= card.Total.Bytes, Reasons: append(slices.Clone(b.Manifest.Reasons),
 		estimator.Reason{Code: "fake_tensors", Detail: "the bytes of tensors that live at once: no allocator, no workspaces"})}
 	if r.ValuesRead > 0 {
-		e.Reasons = append(e.Reasons, estimator.Reason{Code: "values_read_back", Detail: fmt.Sprintf("%d numbers that no tensor had were answered by 0", r.ValuesRead)})
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: "values_read_back", Detail: fmt.Sprintf("%s that no tensor had %s answered by 0", quantity.Count(r.ValuesRead, "number"), quantity.Word(r.ValuesRead, "was", "were"))})
 	}
 	if slices.Contains(r.Replaced, "compile") {
 		e.Reasons = append(e.Reasons, estimator.Reason{Code: "fake_tensors", Detail: "what the program compiles was run uncompiled"})

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // Limits on a program; it comes from a user's process.
@@ -63,7 +65,7 @@ func (p Program) kind() (Kind, error) {
 		return "", &Unknown{"no_layers", "no list of layers with a batch size"}
 	}
 	if len(p.Layers) > maxLayers {
-		return "", &Unknown{"outside_training", fmt.Sprintf("%d layers", len(p.Layers))}
+		return "", &Unknown{"outside_training", quantity.Count(len(p.Layers), "layer")}
 	}
 	has := map[string]bool{}
 	for _, l := range p.Layers {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/timeline"
 )
 
@@ -154,7 +155,7 @@ func (p *painter) overTime() {
 	}
 	p.add(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" class="peak"/>`, x(t.PeakAt), timeTop-6, x(t.PeakAt), timeTop+timeHeight)
 	p.text(x(t.PeakAt), timeTop-10, "middle", fmt.Sprintf("peak: %s allocated", size(t.PeakAllocatedBytes)))
-	p.text(marginLeft+plotWidth/2, timeTop+timeHeight+36, "middle", fmt.Sprintf("%d events of the allocator, in their order; a dashed line ends a training step", t.Entries))
+	p.text(marginLeft+plotWidth/2, timeTop+timeHeight+36, "middle", fmt.Sprintf("%s of the allocator, in their order; a dashed line ends a training step", quantity.Count(t.Entries, "event")))
 }
 
 // layer draws one band and raises the lower edge of the next. Between two moments nothing is known, so the edges are steps.
@@ -234,7 +235,7 @@ func (p *painter) addressMap(top int) {
 	for _, b := range blocks {
 		live += b.SizeBytes
 	}
-	p.text(20, float64(top-32), "head", fmt.Sprintf("At the peak: the address map of %s in %d segments, %s of it free", size(held), len(ranges), size(held-min(held, live))))
+	p.text(20, float64(top-32), "head", fmt.Sprintf("At the peak: the address map of %s in %s, %s of it free", size(held), quantity.Count(len(ranges), "segment"), size(held-min(held, live))))
 	p.text(20, float64(top-14), "note", fmt.Sprintf("row by row, %s each, in the order of addresses; black lines part segments, white is free", size(held/mapRows)))
 	if held == 0 {
 		return

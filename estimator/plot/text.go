@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // The size of the picture in a terminal, in characters.
@@ -50,7 +51,7 @@ func Text(w io.Writer, f *Figure) error {
 	for _, s := range t.Steps {
 		marks[min(s.At*len(samples)/max(t.Entries, 1), len(samples)-1)] = '+'
 	}
-	fmt.Fprintf(&b, "%10s +%s\n%12s%d events of the allocator; + ends a training step\n\n", "", string(marks), "", t.Entries)
+	fmt.Fprintf(&b, "%10s +%s\n%12s%s of the allocator; + ends a training step\n\n", "", string(marks), "", quantity.Count(t.Entries, "event"))
 	var legend []string
 	for n := range bands {
 		legend = append(legend, fmt.Sprintf("%c %s", look(n).letter, look(n).name))

@@ -12,6 +12,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
 )
@@ -185,7 +186,7 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 		if r.cancelled {
 			what = "was interrupted"
 		}
-		return reason("budget_spent", fmt.Sprintf("the command %s after %d steps", what, reports.Steps)), true
+		return reason("budget_spent", fmt.Sprintf("the command %s after %s", what, quantity.Count(reports.Steps, "step"))), true
 	case trace.Stopped:
 		return reason("script_failed", fmt.Sprintf("after the training had been stopped: exit status %d: %s", r.exit.Code, r.cause(reports))), r.exit.Code != 0
 	case trace.CPUOnlyTorch:

@@ -1,4 +1,4 @@
-// Package quantity reads numbers and sizes as people write them: numbers in
+// Package quantity reads and prints numbers and sizes as people write them: numbers in
 // decimal digits, sizes with the unit in which a computer counts. The flags of
 // the programs and the configuration of the daemon share it.
 package quantity
@@ -6,6 +6,7 @@ package quantity
 import (
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,7 +20,23 @@ var (
 	whole  = regexp.MustCompile(`^[+-]?[0-9]+$`)
 )
 
-var units = map[string]float64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+// units, the largest first.
+var units = []unit{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
+
+type unit struct {
+	name string
+	size float64
+}
+
+// sizeOf is 0 for what is no unit.
+func sizeOf(name string) float64 {
+	for _, u := range units {
+		if u.name == name {
+			return u.size
+		}
+	}
+	return 0
+}
 
 const (
 	unitWords = "B, KiB, MiB, GiB or TiB"
@@ -39,12 +56,12 @@ func ParseBytes(text string) (int64, error) {
 	if m[2] == "" {
 		return 0, fmt.Errorf(Words+" %q: it has no unit: write %s"+example, text, unitWords)
 	}
-	size, known := units[m[2]]
-	if !known {
+	size := sizeOf(m[2])
+	if size == 0 {
 		// "gb", "Gib" and "G" all begin like the unit that was meant.
 		meant := strings.ToUpper(m[2][:1]) + "iB"
 		switch rest := strings.ToLower(m[2][1:]); {
-		case units[meant] == 0 || rest != "" && rest != "b" && rest != "ib":
+		case sizeOf(meant) == 0 || rest != "" && rest != "b" && rest != "ib":
 			return 0, fmt.Errorf(Words+" %.80q: %.20s is no unit: write %s"+example, text, m[2], unitWords)
 		case rest == "ib":
 			return 0, fmt.Errorf(Words+" %q: the unit is written %s: write %s%s", text, meant, m[1], meant)
@@ -59,6 +76,16 @@ func ParseBytes(text string) (int64, error) {
 		return 0, fmt.Errorf(Words+" %.80q: at most %d TiB is wanted", text, MaxBytes>>40)
 	}
 	return int64(n * size), nil
+}
+
+// FormatBytes prints a size with the unit in which it is shortest, two digits behind the point at most.
+func FormatBytes(n int64) string {
+	for _, u := range units {
+		if u.size > 1 && float64(n) >= u.size {
+			return strconv.FormatFloat(math.Round(float64(n)/u.size*100)/100, 'f', -1, 64) + " " + u.name
+		}
+	}
+	return Count(n, "byte")
 }
 
 // Decimal is a whole number as strconv and the flags of programs read it at any base, from one in decimal digits: they read 010 as 8, 0x10 as 16 and 5_1 as 51.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // Schema names the JSON form of Advice. It changes when a key changes its meaning.
@@ -103,7 +104,7 @@ func Estimate(s *Stream, card *gpu.Profile) Advice {
 	}
 	a.Reasons = append(a.Reasons, estimator.Reason{Code: "roofline", Detail: "reckoned from the profile's peak figures: no kernel was timed"})
 	if s.LeftOut > 0 {
-		a.Reasons = append(a.Reasons, estimator.Reason{Code: "operators_left_out", Detail: fmt.Sprintf("%d operators of the step are not in the figures", s.LeftOut)})
+		a.Reasons = append(a.Reasons, estimator.Reason{Code: "operators_left_out", Detail: fmt.Sprintf("%s of the step %s not in the figures", quantity.Count(s.LeftOut, "operator"), quantity.Word(s.LeftOut, "is", "are"))})
 	}
 	host := hostSeconds(s)
 	mid, quick, long := sum(s, card, typical), sum(s, card, fast), sum(s, card, slow)

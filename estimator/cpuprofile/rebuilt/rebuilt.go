@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/estimator/capacity"
 	"github.com/gresize/gresize/estimator/cpuprofile"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -77,7 +78,7 @@ func Open(b *trace.Bundle, recording string) (*Profile, *estimator.Reason, error
 	case len(p.Layout.Backwards) == 0:
 		return nil, notCovered("no backward pass was seen"), nil
 	case t.OtherDevices > 0:
-		return nil, notCovered(fmt.Sprintf("%d allocations were on another device than the CPU", t.OtherDevices)), nil
+		return nil, notCovered(fmt.Sprintf("%s on another device than the CPU", quantity.Count(t.OtherDevices, "allocation was", "allocations were"))), nil
 	}
 	return p, nil, nil
 }

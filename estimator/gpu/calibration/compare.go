@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // Pair is one workload on both cards.
@@ -63,7 +64,7 @@ func Summarize(pairs []Pair, p *gpu.Profile) Summary {
 	s.OutsideLowBytes, s.OutsideMedianBytes, s.OutsideHighBytes = beyond[0], quantile(beyond, 0.5), beyond[len(beyond)-1]
 	if s.OutsideMedianBytes != 0 || p.Context.Bytes+s.OutsideHighBytes > p.Context.High() {
 		f := gpu.Figure{Bytes: max(p.Context.Bytes+s.OutsideMedianBytes, 0), Measured: true,
-			Source: fmt.Sprintf("calibrated: in use beyond PyTorch's memory and the libraries' first use, median of %d workloads", len(beyond))}
+			Source: fmt.Sprintf("calibrated: in use beyond PyTorch's memory and the libraries' first use, median of %s", quantity.Count(len(beyond), "workload"))}
 		f.HighBytes = max(p.Context.Bytes+s.OutsideHighBytes, f.Bytes)
 		s.Proposal = &f
 	}
@@ -106,7 +107,7 @@ func Print(out io.Writer, pairs []Pair, p *gpu.Profile) error {
 		}
 	}
 	s := Summarize(pairs, p)
-	fmt.Fprintf(out, "\n%d of %d workloads compared\n", s.Compared, s.Rows)
+	fmt.Fprintf(out, "\n%d of %s compared\n", s.Compared, quantity.Count(s.Rows, "workload"))
 	if s.Compared == 0 {
 		return nil
 	}

@@ -142,7 +142,7 @@ class Horizon:
         return number < self.until
 
     def name(self, what, filename, line, ahead):
-        text = "%s line %d%s" % (os.path.basename(filename), line, ", %d steps later" % ahead if ahead else "")
+        text = "%s line %d%s" % (os.path.basename(filename), line, ", %d step%s later" % (ahead, "s" if ahead > 1 else "") if ahead else "")
         if len(what) < MOST_NAMED and text not in what:
             what.append(text)
 

@@ -90,7 +90,8 @@ class Phases:
             if len(left) >= 2 and min(left) > 0:
                 to_come = len(iterator) - BATCHES_AFTER
                 if min(left) * to_come > MOST_LEFT_BYTES:
-                    text = "of a loader of %s %d batches were not read, and each leaves %d bytes" % (type(iterator._dataset).__name__, to_come, min(left))
+                    text = "of a loader of %s %d %s not read, and each leaves %d bytes" % (
+                        type(iterator._dataset).__name__, to_come, "batch was" if to_come == 1 else "batches were", min(left))
                     if text not in self.keeping and len(self.keeping) < 4:
                         self.keeping.append(text)
         except Exception:  # a stream has no length
