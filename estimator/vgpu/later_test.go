@@ -20,14 +20,16 @@ func TestWhatALaterStepDoes(t *testing.T) {
 		says       string
 		always     bool // the others are run every night
 	}{
-		"grows_soon":             {estimator.High, 3 * largeBatch, "run_cut_short", true},
-		"chooses_soon":           {estimator.High, 3 * largeBatch, "run_cut_short", false},
-		"grows_while_it_gathers": {estimator.High, 3 * largeBatch, "run_cut_short", false},
-		"grows_late":             {estimator.Low, 0, "later.py line 55, ", true},
-		"trains_otherwise_late":  {estimator.Low, 0, "later.py line 63, ", false},
-		"validates_more_behind":  {estimator.Low, 0, "later.py line 71", false},
-		"evaluates_late":         {estimator.High, 0, "an evaluation was not reached (later.py line 79, ", false},
-		"ordinary":               {estimator.High, 0, "steps were seen: memory", true},
+		"grows_soon":                {estimator.High, 3 * largeBatch, "run_cut_short", true},
+		"chooses_soon":              {estimator.High, 3 * largeBatch, "run_cut_short", false},
+		"grows_while_it_gathers":    {estimator.High, 3 * largeBatch, "run_cut_short", false},
+		"validates_more_at_the_end": {estimator.Exact, 2 * largeBatch, "", true},
+		"takes_long_at_the_end":     {estimator.Low, 0, "later.py line", false},
+		"grows_late":                {estimator.Low, 0, "later.py line 55, ", true},
+		"trains_otherwise_late":     {estimator.Low, 0, "later.py line 63, ", false},
+		"validates_more_behind":     {estimator.Low, 0, "later.py line 71", false},
+		"evaluates_late":            {estimator.High, 0, "an evaluation was not reached (later.py line 79, ", false},
+		"ordinary":                  {estimator.High, 0, "steps were seen: memory", true},
 	} {
 		if !want.always && os.Getenv("GRESIZE_NIGHTLY") == "" {
 			continue
@@ -81,7 +83,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"sizes_of_a_tuple", "phase_not_reached", ""}, {"derived", "phase_not_reached", "line 88, 50997 steps"}, {"helper_allocates", "phase_not_reached", "19997 steps"},
 			{"keeps_some", "memory_grows", "ahead.py line"}, {"items_grow", "batches_vary", "Items gave (1, 64, 512) and (1, 588, 512)"}, {"at_the_end", "phase_not_reached", "beside the loop or after it may take memory: ahead.py line 31"},
 		}, true},
-		{"testdata/usual.py", []row{{"epochs", "", ""}, {"step_counter", "", ""}, {"slices", "", ""}, {"trainer", "", ""}, {"asks_for_settings", "", ""}}, true},
+		{"testdata/usual.py", []row{{"epochs", "", ""}, {"step_counter", "", ""}, {"slices", "", ""}, {"trainer", "", ""}, {"asks_for_settings", "", ""}, {"several_optimizers", "", ""}}, true},
 		{"testdata/ahead.py", []row{
 			{"sizes_of_a_setting", "phase_not_reached", ""}, {"sizes_by_arithmetic", "phase_not_reached", ""}, {"sizes_doubled", "phase_not_reached", ""},
 			{"part_of_a_sequence", "phase_not_reached", ""}, {"wider_models", "phase_not_reached", ""}, {"setting_of_a_table", "phase_not_reached", "19997 steps"},

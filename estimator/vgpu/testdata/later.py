@@ -101,4 +101,22 @@ def ordinary():
     torch.save(model.state_dict(), "/tmp/last.pt")
 
 
+def validates_more_at_the_end():
+    validation = torch.zeros(LARGE, 512, device="cuda")
+    for _ in range(30):
+        step(SMALL)
+    with torch.no_grad():
+        model(validation)
+
+
+def takes_long_at_the_end():
+    import time
+
+    for _ in range(30):
+        step(SMALL)
+    time.sleep(100)
+    with torch.no_grad():
+        model(torch.zeros(LARGE, 512, device="cuda"))
+
+
 globals()[sys.argv[1]]()

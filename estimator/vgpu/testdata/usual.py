@@ -34,12 +34,15 @@ class Net(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
         self.register_buffer("steps", torch.zeros(1))
-        self.calls = 0
+        self.calls, self.again = 0, False
 
     def forward(self, x):
         batch, width = x.shape
         self.calls += 1
         self.steps += 1
+        if self.again:
+            for _ in range(random.randrange(4)):
+                x = self.layers[0](x)
         mask = torch.where(x[:, :1] > 0, torch.ones(batch, 1, device=x.device), torch.ones(batch, 1, device=x.device))
         for i, layer in enumerate(self.layers):
             x = layer(x) if i == 0 else x + layer(x) * mask
@@ -308,6 +311,47 @@ class Trainer:
 
 def trainer():
     Trainer().fit()
+
+
+class Optimizers:
+    """Several optimizers that make one step together; the loop over them is not the one that trains."""
+
+    def __init__(self, networks):
+        self.all = [torch.optim.Adam(network.parameters()) for network in networks]
+
+    def zero_grad(self):
+        for optimizer in self.all:
+            optimizer.zero_grad()
+
+    def step(self):
+        for optimizer in self.all:
+            optimizer.step()
+
+
+class Several:
+    def __init__(self):
+        self.networks, self.step = [Net().cuda(), Net(128).cuda()], 0
+        self.optimizers = Optimizers(self.networks)
+        self.mean = torch.zeros((), device="cuda")
+
+    def update(self):
+        losses = []
+        self.optimizers.zero_grad()
+        for network, width in zip(self.networks, (256, 128)):
+            loss = network(torch.zeros(32, width, device="cuda")).square().mean()
+            loss.backward()
+            losses.append(loss.detach())
+        self.optimizers.step()
+        self.mean = torch.sum(torch.stack(losses)) + self.mean * 0.9
+
+    def fit(self):
+        while self.step < args.every:
+            self.step += 1
+            self.update()
+
+
+def several_optimizers():
+    Several().fit()
 
 
 if __name__ == "__main__":

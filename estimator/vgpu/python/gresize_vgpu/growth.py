@@ -43,7 +43,7 @@ def sizes_in(node, scope):
     elif isinstance(node.func, ast.Attribute) and name in SIZE_METHODS and (callee is None or light.is_tensor(resolve(node.func.value, scope))):
         for given in node.args:
             yield given
-    elif (getattr(callee, "__module__", None) or "").startswith("torch") or getattr(resolve(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None, "__name__", "") == "torch":
+    elif light.of_torch(getattr(callee, "__module__", None)) or getattr(resolve(node.func.value, scope) if isinstance(node.func, ast.Attribute) else None, "__name__", "") == "torch":
         for i, given in enumerate(node.args):
             if name in ALL_SIZES or i in SOME_SIZES.get(name, ()):
                 yield given
@@ -84,7 +84,7 @@ class Growth:
 
     def places(self, statements, scope, most):
         """(node, steps) of the sizes that a later step makes larger, and when they are largest; None where that cannot be told."""
-        for node in sources.inside(statements):
+        for node in self.scale.taken(statements, scope):
             sizes = ()
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and path_of(node.iter.func) == "range":
                 sizes = node.iter.args if self.scale.statements(node.body, scope) or light.keeps(node.body, scope, lambda name: True) else ()

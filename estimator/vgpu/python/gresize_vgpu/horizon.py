@@ -21,9 +21,10 @@ from .unseen import Seen, Unseen
 
 MOST_FRAMES = 60
 MOST_PATHS = 400
-# What opens within this time, and within this part of what is left of the budget, is waited for.
+# What opens within this time, and within this part of what is left of the budget, is waited for; of several ranks within so many steps, for which they need no clock.
 MOST_SECONDS = 20.0
 BUDGET_SHARE = 0.5
+MOST_STEPS_OF_RANKS = 8
 MOST_NAMED = 8
 # What the look ahead may cost of the processor.
 MOST_LOOKING_SECONDS = 3.0
@@ -78,6 +79,7 @@ class Horizon:
         self.loops = {}  # (id of a frame, line of a loop) -> Loop
         self.times = []  # of the first and the last step
         self.until = None
+        self.ending = None  # (file, line, time): the program's end is waited for, for what comes there
         self.changing, self.evaluating, self.growing = [], [], []
         self.waited = []  # counters of objects that are to open a branch soon
         self.lines = {}  # filename -> lines that called for a backward pass or a step
@@ -98,7 +100,7 @@ class Horizon:
                     if key not in self.loops:
                         self.loops[key] = Loop(node, behind, frame.f_code.co_filename)
                     loops.append(self.loops[key])
-                yield frame, loops
+                yield frame, [loop for loop in loops if not _goes_through_optimizers(loop.node, frame)]
                 within = None
             frame = frame.f_back
 
@@ -129,9 +131,11 @@ class Horizon:
         """Whether to go on for what comes soon, asked after each step once enough steps were seen."""
         if self.until is None:
             step_seconds = (self.times[-1] - self.times[0]) / max(number - 1, 1)
-            allowed = min(MOST_SECONDS, BUDGET_SHARE * (self.seconds - (time.monotonic() - begin))) if alone else 0
+            allowed = min(MOST_SECONDS, BUDGET_SHARE * (self.seconds - (time.monotonic() - begin)))
+            # Ranks that went on for different times would wait for each other.
+            steps = min(allowed / max(step_seconds, 1e-4), UNBOUNDED if alone else MOST_STEPS_OF_RANKS)
             self.until = number
-            Look(self, frame, number, step_seconds, allowed, fed, loader_rows).all()
+            Look(self, frame, number, step_seconds, steps, fed, loader_rows).all()
         for counter in self.waited:
             counter.look()
         if number >= self.until and self.waited:
@@ -140,6 +144,13 @@ class Horizon:
                 if not counter.came:
                     self.name(self.changing, counter.filename, counter.line, None)
         return number < self.until
+
+    def late(self):
+        """Whether the program's end was waited for in vain: what comes there is then named."""
+        if self.ending is None or time.monotonic() < self.ending[2]:
+            return False
+        self.name(self.changing, self.ending[0], self.ending[1], None)
+        return True
 
     def name(self, what, filename, line, ahead):
         text = "%s line %d%s" % (os.path.basename(filename), line, ", %d step%s later" % (ahead, "s" if ahead > 1 else "") if ahead else "")
@@ -150,8 +161,8 @@ class Horizon:
 class Look:
     """One look ahead."""
 
-    def __init__(self, horizon, frame, number, step_seconds, allowed, fed, loader_rows):
-        self.horizon, self.number, self.step_seconds, self.allowed, self.fed = horizon, number, step_seconds, allowed, fed
+    def __init__(self, horizon, frame, number, step_seconds, allowed_steps, fed, loader_rows):
+        self.horizon, self.number, self.step_seconds, self.allowed_steps, self.fed = horizon, number, step_seconds, allowed_steps, fed
         self.deadline = time.thread_time() + MOST_LOOKING_SECONDS
         self.scale = light.Scale(self._always)
         self.frames = [(f, sources.Moment(f), loops) for f, loops in horizon._around(frame)]
@@ -179,6 +190,7 @@ class Look:
             if loops and frame.f_code not in reached:
                 self.motions.assigns(moment, loops[-1])
         self.seen.loops(self.frames)
+        self.end = self._end()
         stepping = True  # the innermost loop of all goes round once a step
         for frame, moment, loops in self.frames:
             for i, loop in enumerate(loops):
@@ -213,10 +225,19 @@ class Look:
         if not stepping or not self.fed:  # what is behind a loop that a data loader feeds is seen
             self._behind(loop.behind, loop.node, moment, loop.filename)
 
+    def _end(self):
+        """After how many steps the only loop of the program is through, if it says so and that is soon."""
+        loops = [(loop, moment) for _, moment, around in self.frames for loop in around]
+        left = self._turns_left(*loops[0]) if len(loops) == 1 and not self.fed else UNBOUNDED
+        return left if left <= self.allowed_steps else None
+
     def _behind(self, statements, loop, moment, filename):
         what = self._evaluated(self.scale.weigh(statements, loop, moment), statements, moment)
+        end = self.end if what == light.CHANGES else None
+        if end is not None:
+            self.horizon.ending = filename, statements[0].lineno, time.monotonic() + end * self.step_seconds + MOST_SECONDS
         if what:
-            self._found(what, filename, statements[0], None, False)
+            self._found(what, filename, statements[0], end, end is not None)
 
     def _anew(self, body, loop, moment):
         """An outer loop that builds another model each time, while the last one is still there; or that goes through things of which the next may be larger."""
@@ -310,7 +331,7 @@ class Look:
         owner = resolve(node.value, scope) if isinstance(node, (ast.Attribute, ast.Subscript)) else None
         if owner is None or motion.values is not None or type(motion.now) is not int or type(motion.stride) is not int or motion.most < UNBOUNDED:
             return False
-        for turns in range(1, int(min(MOST_TURNS, self.allowed / max(self.step_seconds, 1e-4)))):
+        for turns in range(1, int(min(MOST_TURNS, self.allowed_steps))):
             try:
                 answer = bool(self.motions.compute(test, scope, NOW, {id(motion): motion.now + motion.stride * turns}))
             except Exception:
@@ -352,7 +373,7 @@ class Look:
         return light.CHANGES if what == light.EVALUATES and self.unseen.own(statements, scope) else what
 
     def _found(self, what, filename, node, ahead, certain):
-        if certain and ahead * self.step_seconds <= self.allowed:
+        if certain and ahead <= self.allowed_steps:
             self.horizon.until = max(self.horizon.until, self.number + ahead + light.STEPS_AFTER)
             return
         self.horizon.name(self.horizon.changing if what == light.CHANGES else self.horizon.evaluating, filename, node.lineno, ahead)
@@ -361,10 +382,18 @@ class Look:
         if self._late(filename):
             return
         for node, ahead in self.growth.places(statements, scope, left):
-            soon = ahead is not None and ahead * self.step_seconds <= self.allowed
+            soon = ahead is not None and ahead <= self.allowed_steps
             self._found(light.CHANGES, filename, node, ahead if soon else None, soon)
         for node, what in self.shifts.places(statements, scope, left):
             self._found(what, filename, node, None, False)
+
+
+def _goes_through_optimizers(node, frame):
+    """A loop that lets one optimizer after the other make the same step."""
+    if not isinstance(node, ast.For):
+        return False
+    moment = sources.Moment(frame)
+    return any(isinstance(moment.find(n.id), sys.modules["torch"].optim.Optimizer) for n in ast.walk(node.target) if isinstance(n, ast.Name))
 
 
 def _plain(node, scope):

@@ -54,6 +54,11 @@ def is_tensor(value):
     return torch is not None and issubclass(type(value), torch.Tensor)
 
 
+def of_torch(module):
+    """Whether a module, by its name, is one of PyTorch's: torchtitan is none."""
+    return (module or "").split(".")[0] == "torch"
+
+
 def _without_gradients(function):
     """Whether a function turns gradients off itself, by a decorator or a block."""
     around = function
@@ -190,7 +195,7 @@ class Scale:
             return CHANGES
         if torch is not None and callee is not None and owner is not None and not is_tensor(owner):
             module = getattr(callee, "__module__", None) or ""
-            if (module.split(".")[0] == "torch" or owner is torch) and not module.startswith(STILL_MODULES) and name not in STILL_FUNCTIONS:
+            if (of_torch(module) or owner is torch) and not module.startswith(STILL_MODULES) and name not in STILL_FUNCTIONS:
                 small = name in REDUCTIONS and len(node.args) == 1 and not node.keywords
                 return None if small or name in FACTORIES and on_host(node, scope) else CHANGES
         if isinstance(node.func, ast.Attribute) and (owner is None and callee is None or is_tensor(owner)):
@@ -243,6 +248,20 @@ class Scale:
         for statement in statements:
             visit(statement, False)
         return worst
+
+    def taken(self, statements, scope):
+        """The nodes of statements, without the sides of branches that no step takes."""
+        stack = list(statements)[::-1]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+                continue
+            yield node
+            children = list(ast.iter_child_nodes(node))
+            taken = self.always(node.test, scope) if isinstance(node, ast.If) else None
+            if taken is not None:
+                children = [node.test] + (node.body if taken else node.orelse)
+            stack.extend(children[::-1])
 
     def weigh(self, statements, loop, scope):
         """CHANGES, EVALUATES or None for statements that the loop has not run yet, or that stand behind it. Without a loop, of a function."""
@@ -394,7 +413,7 @@ def maybe_tensor(node, scope, depth=0):
         callee = resolve(node.func, scope)
         if isinstance(node.func, ast.Attribute) and resolve(node.func.value, scope) is _torch() and name in JOINS:
             return any(maybe_tensor(a, scope, depth + 1) for a in node.args)
-        if is_module(callee) or (getattr(callee, "__module__", None) or "").startswith("torch"):
+        if is_module(callee) or of_torch(getattr(callee, "__module__", None)):
             return not (name in FACTORIES and on_host(node, scope))
         return isinstance(node.func, ast.Attribute) and (name in ALLOCATES or name in ("detach", "requires_grad_") or maybe_tensor(node.func.value, scope, depth + 1))
     if isinstance(node, (ast.ListComp, ast.GeneratorExp)):

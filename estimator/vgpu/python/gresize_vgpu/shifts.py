@@ -52,7 +52,7 @@ class Shifts:
 
     def places(self, statements, scope, most):
         """The nodes that a later step gives another meaning, with what they do."""
-        for node in sources.inside(statements):
+        for node in self.scale.taken(statements, scope):
             what = None
             if isinstance(node, ast.Assign):
                 what = self._set(node, scope, most)
@@ -122,7 +122,7 @@ class Shifts:
             return not sources.is_users_function(getattr(type(callee), "forward", None))
         if light.is_module(owner):
             return name not in light.STILL or name == "train"
-        return owner is not None and getattr(owner, "__name__", "").startswith("torch") and name not in light.STILL_FUNCTIONS
+        return owner is not None and light.of_torch(getattr(owner, "__name__", None)) and name not in light.STILL_FUNCTIONS
 
     def _looked_up(self, node, scope, most):
         """What a table says that is asked by a counter: `plan[step]`, `plan.get(step)`."""

@@ -17,8 +17,9 @@ DEEPEST = 3
 MOST_LOADERS = 3
 MOST_SECONDS = 1.5
 MOST_STREAMED = 256
-# Rows of different lengths one after the other, whose sum differs by no more than this, are taken to go on so.
-MOST_SPREAD = 0.05
+# Rows of different lengths one after the other, whose sum differs by no more than this, are taken to go on so: of a hundred sums of 2,048 lengths from
+# 1 to 10, some two differ by 0.06.
+MOST_SPREAD = 0.1
 # A step whose allocations differ by so much from those of another has other sizes.
 LEAST_DIFFERENCE_BYTES = 4 << 20
 LEAST_DIFFERENCE = 0.02

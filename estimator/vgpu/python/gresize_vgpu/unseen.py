@@ -362,21 +362,12 @@ class Unseen:
     def _own(self, statements, scope, local, depth, visited):
         found = casts(statements, scope)
         self.casts = True if found or self.casts else None if found is None or self.casts is None else False
-        stack = list(statements)[::-1]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                continue
+        for node in light.Scale(self.always).taken(statements, scope):
             size = measure(node, scope, local, statements)
             if size is not None and self._larger(size):
                 return True
             if isinstance(node, ast.Call) and self._call(node, scope, local, depth, visited):
                 return True
-            children = list(ast.iter_child_nodes(node))
-            taken = self.always(node.test, scope) if isinstance(node, ast.If) else None
-            if taken is not None:
-                children = [node.test] + (node.body if taken else node.orelse)
-            stack.extend(children[::-1])
         return False
 
     def _larger(self, size):

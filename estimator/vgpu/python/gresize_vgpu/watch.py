@@ -147,7 +147,6 @@ class Watch:
     def _wants_more(self, number):
         """Whether something is near that was not seen: a branch that the loop's counter opens, or what follows an epoch."""
         try:
-            # Ranks that went on for different times would wait for each other.
             alone = os.environ.get("WORLD_SIZE", "1") == "1"
             if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone, self.loaders.largest_read):
                 return True
@@ -266,7 +265,7 @@ class Watch:
 def _budget(watch):
     while True:
         left = watch.seconds - (time.monotonic() - watch.begin)
-        if watch.phases.late():
+        if watch.phases.late() or watch.horizon.late():
             watch.stop("stopped")
         if left <= 0:
             watch.stop("budget_spent")
