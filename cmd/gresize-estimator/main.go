@@ -22,6 +22,7 @@ import (
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -146,14 +147,24 @@ func newCheckCommand() *cobra.Command {
 	}
 }
 
+// reportRunes bounds what is printed of one fault: what a plugin wrote stands in it, and is the same in each.
+const reportRunes = 200
+
 func report(results []contracttest.Result, stdout io.Writer) error {
-	failed := 0
+	failed, whole := 0, ""
 	for _, r := range results {
 		word := "ok"
 		if r.Err != nil {
-			word, failed = r.Err.Error(), failed+1
+			text := strings.Join(strings.Fields(r.Err.Error()), " ")
+			word = printable.Clip(text, reportRunes)
+			if failed++; failed == 1 && word != printable.Text(text) {
+				whole = printable.Text(text)
+			}
 		}
 		fmt.Fprintf(stdout, "%-42s %s\n", r.Case, word)
+	}
+	if whole != "" {
+		fmt.Fprintf(stdout, "\nthe first failure in full: %s\n", whole)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d cases failed", failed, len(results))

@@ -90,6 +90,23 @@ func TestRunAndCheck(t *testing.T) {
 	}
 }
 
+// TestCheckOfAPluginThatFloods: what it wrote is told once, and the table has one line a case.
+func TestCheckOfAPluginThatFloods(t *testing.T) {
+	out, _, err := execute(t, "check", "sh", "--", "-c", "yes 'noise of a plugin' | head -c 100000 >&2")
+	if err == nil || !strings.Contains(err.Error(), "cases failed") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	table, whole, found := strings.Cut(out, "\n\nthe first failure in full: ")
+	if !found || strings.Count(whole, "noise of a plugin") < 20 || strings.Count(whole, "\n") != 1 || len(whole) > 4<<10 {
+		t.Errorf("the whole of the first failure: %d bytes\n%s", len(whole), out)
+	}
+	for line := range strings.Lines(table) {
+		if len([]rune(line)) > 43+reportRunes+1 {
+			t.Errorf("a line of %d letters: %s", len(line), line)
+		}
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
 		"no-such-plugin":    {"check", "no-such-plugin"},

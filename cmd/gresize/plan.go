@@ -151,20 +151,18 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeLimit)
 	defer cancel()
 	progress := newProgressLine(cmd.ErrOrStderr(), false)
-	share := flags.timeLimit
+	nodes, what := flags.nodes, "looking for the lowest layout"
 	if target > 0 {
-		share /= 3 // the rest is for what was asked for
+		nodes, what = -1, "laying out" // the time is for what was asked for
 	}
-	layoutCtx, cancelLayout := context.WithTimeout(ctx, share)
-	defer cancelLayout()
-	stop := progress.working("looking for the lowest layout")
-	out, err := compare(layoutCtx, p, lives, flags.nodes)
+	stop := progress.working(what)
+	out, err := compare(ctx, p, lives, nodes)
 	stop()
 	switch {
 	case cmd.Context().Err() != nil:
 		return errPlanInterrupted
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("plan: no layout of %s was found within %v; give more (--time-limit)", quantity.Count(len(lives.Blocks), "block"), share)
+		return fmt.Errorf("plan: no layout of %s was found within %v; give more (--time-limit)", quantity.Count(len(lives.Blocks), "block"), flags.timeLimit)
 	case err != nil:
 		return err
 	}
@@ -220,7 +218,7 @@ func noPlan(err error) string {
 	return err.Error()
 }
 
-// compare works out what each way of laying blocks out needs.
+// compare works out what each way of laying blocks out needs. With a negative number of nodes nothing is searched for.
 func compare(ctx context.Context, p *replay.Program, lives *planning.Lifetimes, nodes int64) (*planned, error) {
 	best, err := layout.Plan(ctx, lives.Blocks, layout.Options{MaxNodes: nodes})
 	if err != nil {
@@ -294,6 +292,9 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 	note := "optimal: no layout is lower"
 	if !out.Optimal {
 		note = fmt.Sprintf("by %s; proven: nothing below %s", out.Method, exactSize(out.BoundBytes))
+	}
+	if !out.Optimal && target > 0 {
+		note += "; without --target a lower one is searched for"
 	}
 	size("plan", out.PlanBytes, note)
 	if target > 0 {

@@ -26,7 +26,10 @@ func OpenFile(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	// O_NONBLOCK: nobody may ever write to a pipe. O_NOCTTY: a terminal is looked at and left.
 	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK|syscall.O_NOCTTY, perm)
 	if errors.Is(err, syscall.ENXIO) {
-		return nil, errors.Join(Check(path), err)
+		if fault := Check(path); fault != nil {
+			err = fault // what stands there says more than that it has no such device
+		}
+		return nil, err
 	}
 	if err != nil {
 		return nil, err
