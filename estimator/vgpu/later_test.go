@@ -127,6 +127,18 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"grid_of_a_list", "phase_not_reached", "found.py line"}, {"grid_in_a_loop", "phase_not_reached", ""}, {"sums_losses", "memory_grows", "batches were not read"}, {"crops_grow", "phase_not_reached", "found.py line"},
 		}, false},
 		{"testdata/found.py", []row{{"averages_soon", "", ""}, {"a_log", "", ""}, {"keeps_a_loss", "", ""}}, false},
+		{"testdata/lists.py", []row{
+			{"drawn_at_random", "batches_vary", "(lists.py line 56) has items of length 4000, and the longest so far had 32"}, {"in_buckets", "batches_vary", "length 512"},
+			{"of_a_class", "batches_vary", "length 4000"}, {"of_a_data_set", "batches_vary", "4000"}, {"tasks_by_chance", "phase_not_reached", "samples of (4096,), 16 in a batch"},
+			{"functions_by_chance", "phase_not_reached", "lists.py line"},
+		}, true},
+		{"testdata/lists.py", []row{
+			{"padded_to_all", "", ""}, {"cut_to_a_length", "", ""}, {"parts_of_documents", "", ""}, {"of_one_length", "", ""}, {"a_mixture_of_one_size", "", ""}, {"replays", "", ""},
+		}, true},
+		{"testdata/lists.py", []row{
+			{"sorted_by_length", "batches_vary", "length 1009"}, {"batches_are_made_before", "batches_vary", "length 519"}, {"examples_of_a_table", "batches_vary", "length 4000"},
+			{"a_mixture", "phase_not_reached", "samples of (4096,)"}, {"tensors_by_chance", "batches_vary", "length 4096"},
+		}, false},
 		{"testdata/matching.py", []row{{"a_case", "phase_not_reached", "19997 steps"}}, false},
 		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}, {"asks_for_its_names", "", ""}}, false},
 	} {

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from . import comprehended, light, sources
+from . import chosen, comprehended, light, lists, sources
 from .expressions import PLAIN, Unknown, constant_key, evaluate, paths_in
 from .growth import Growth, Reach
 from .motions import MOST_TURNS, NOW, UNBOUNDED, Motions, Own, things
@@ -83,6 +83,7 @@ class Horizon:
         self.changing, self.evaluating, self.growing = [], [], []
         self.waited = []  # counters of objects that are to open a branch soon
         self.lines = {}  # filename -> lines that called for a backward pass or a step
+        self.lists = lists.Lists()
 
     def _around(self, frame):
         """The program's own frames, the innermost first, with their loops."""
@@ -109,12 +110,15 @@ class Horizon:
         if self.until is not None:
             return
         self.times = self.times[:1] + [time.monotonic()]
+        inside = True  # of the innermost loop
         for f, loops in self._around(frame):
             self.lines.setdefault(f.f_code.co_filename, set()).add(f.f_lineno)
-            if loops:
-                moment = sources.Moment(f)
-                for loop in loops:
-                    loop.observe(moment, f.f_lineno)
+            moment = sources.Moment(f) if loops or inside else None
+            if inside:
+                self.lists.observe(f.f_code, moment, loops)
+            inside = inside and not loops
+            for loop in loops:
+                loop.observe(moment, f.f_lineno)
 
     def passing(self, frame):
         """These lines are being run."""
@@ -127,7 +131,7 @@ class Horizon:
                 self.lines.setdefault(frame.f_code.co_filename, set()).add(frame.f_lineno)
             frame = frame.f_back
 
-    def wants_more(self, frame, number, begin, fed, alone, loader_rows=0):
+    def wants_more(self, frame, number, begin, fed, alone, loaders, batches):
         """Whether to go on for what comes soon, asked after each step once enough steps were seen."""
         if self.until is None:
             step_seconds = (self.times[-1] - self.times[0]) / max(number - 1, 1)
@@ -135,7 +139,9 @@ class Horizon:
             # Ranks that went on for different times would wait for each other.
             steps = min(allowed / max(step_seconds, 1e-4), UNBOUNDED if alone else MOST_STEPS_OF_RANKS)
             self.until = number
-            Look(self, frame, number, step_seconds, steps, fed, loader_rows).all()
+            look = Look(self, frame, number, step_seconds, steps, fed, loaders.largest_read)
+            look.all()
+            self.lists.judge(look.frames, look.reach.scopes, list(loaders.read), batches)
         for counter in self.waited:
             counter.look()
         if number >= self.until and self.waited:
@@ -203,6 +209,8 @@ class Look:
             body = sources.body_of(scope.node)
             self._branches(body, None, scope, filename, UNBOUNDED, False)
             self._sizes(body, scope, filename, UNBOUNDED)
+        for filename, line in chosen.functions(self.frames, self.reach.scopes, self.horizon.lines):
+            self.horizon.name(self.horizon.changing, filename, line, None)
 
     def _late(self, filename):
         """A program that is too large to be read ahead is not known to go on as it began."""

@@ -47,6 +47,9 @@ class Phases:
             if phases.at_end(self):
                 phases.hold(self, torch, True)
                 raise StopIteration
+            reads = self.__dict__.pop("_gresize_reads", None)
+            if reads is not None:
+                reads()
             batch = original(self)
             phases.given += 1
             phases.look_at(self, batch)

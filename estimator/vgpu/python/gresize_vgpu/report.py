@@ -273,7 +273,7 @@ def write(watch, reason, exception=None, initializing=False):
             "growth_ahead": watch.horizon.growing + watch.phases.keeping,
             "afterwards": watch.afterwards,
             "step_leaves_bytes": watch.steadiness.grows_bytes(),
-            "batches_vary": watch.steadiness.varies or "",
+            "batches_vary": watch.steadiness.varies or watch.horizon.lists.varies,
             "batch_spread": round(watch.steadiness.spread, 4),
             "steps_uneven": not watch.phases.fed and watch.steadiness.uneven(),
             "tuning": watch.tuning.counts(),

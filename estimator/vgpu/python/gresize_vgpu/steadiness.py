@@ -4,6 +4,7 @@ The steps that were seen are the first. A data set whose later items are longer 
 code does can change a figure any more.
 """
 import itertools
+import math
 import sys
 import threading
 import time
@@ -13,7 +14,7 @@ from . import report
 # Steps in a row that end with more allocated than the one before.
 GROWING_STEPS = 3
 MOST_TENSORS = 32
-DEEPEST = 3
+DEEPEST = 4
 MOST_LOADERS = 3
 MOST_SECONDS = 1.5
 MOST_STREAMED = 256
@@ -34,6 +35,8 @@ def shapes(batch, depth=0):
         return []
     if isinstance(batch, dict) or hasattr(type(batch), "data") and isinstance(getattr(batch, "data", None), dict):
         batch = list((batch if isinstance(batch, dict) else batch.data).values())
+    elif not isinstance(batch, (list, tuple, type)) and isinstance(getattr(batch, "__dict__", None), dict) and not callable(batch):
+        batch = list(vars(batch).values())  # such as one of graphs
     if not isinstance(batch, (list, tuple)):
         return []
     found = []
@@ -56,6 +59,7 @@ class Steadiness:
         self.varies = None  # in words
         self.varies_later = None  # of what followed the training's loader, such as a validation
         self.spread = 0.0  # by how much sums of lengths differed
+        self.most_elements = 0  # of any tensor of a batch
         self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
 
     def step(self, allocated, total):
@@ -79,9 +83,10 @@ class Steadiness:
 
     def batch(self, iterator, batch):
         """A loader has given a batch. Two loaders may give batches of different sizes from one data set."""
+        dataset, found = getattr(iterator, "_dataset", None), shapes(batch)
+        self.most_elements = max([self.most_elements] + [math.prod(s) for s in found])
         if self.varies is not None:
             return
-        dataset, found = getattr(iterator, "_dataset", None), shapes(batch)
         if not hasattr(iterator, "_gresize_first"):
             iterator._gresize_first = found
         first, ever = iterator._gresize_first, self.first.setdefault(id(dataset), found)
@@ -96,7 +101,7 @@ class Steadiness:
             if spread <= MOST_SPREAD:
                 self.spread = max(self.spread, spread)
                 return
-        later = bool(self.sources) and all(what is not source[0] for source in self.sources)
+        later = bool(self.sources) and all(what is not known[0] for known in self.sources)
         a, b = next(((a, b) for a, b in itertools.zip_longest(one, other) if a != b), (None, None))
         text = "%s gave %s and %s" % (type(what).__name__, a, b)
         if later:
@@ -104,15 +109,19 @@ class Steadiness:
         else:
             self.varies = text
 
+    def alike(self):
+        """The shapes of the batches, where those of a data set were all alike."""
+        return [shape for found in self.first.values() for shape in found] if self.varies is None else []
+
     def keep(self, iterator):
-        self.sources.append(_source(iterator))
+        self.sources.append(source(iterator))
 
     def sample(self, loaders):
         """Asks the data sets for items from elsewhere. In a thread, for it may take long."""
         known = list(self.sources)
-        for source in (_source(loader) for loader in loaders):
-            if all(source[0] is not other[0] for other in known):
-                known.append(source)
+        for found in (source(loader) for loader in loaders):
+            if all(found[0] is not other[0] for other in known):
+                known.append(found)
         if self.varies is not None or not known:
             return
         asking = threading.Thread(target=self._ask, args=(known, time.monotonic() + MOST_SECONDS), name="gresize-samples", daemon=True)
@@ -139,7 +148,7 @@ class Steadiness:
                 report.complain()
 
 
-def _source(loader):
+def source(loader):
     """(data set, function that makes a batch, whether of several items, kind) of a loader, or of its iterator, which outlives it."""
     held = vars(loader)
     dataset, collate = held.get("_dataset", held.get("dataset")), held.get("_collate_fn", held.get("collate_fn"))

@@ -192,15 +192,27 @@ class Loaders:
 
         @functools.wraps(original_iter)
         def iterate(self):
-            loaders.read.add(self)
-            loaders.largest_read = max(loaders.largest_read, _batch_size(self))
-            return original_iter(self)
+            iterator, loader, size = original_iter(self), weakref.ref(self), _batch_size(self)
+            try:
+                iterator._gresize_reads = lambda: loaders.reads(loader(), size)
+            except AttributeError:  # one of another kind, which is not seen again
+                loaders.reads(self, size)
+            return iterator
 
         loader.__init__, loader.__iter__ = init, iterate
 
+    def reads(self, loader, size):
+        """The first batch is asked for: an iterator alone, such as one of several among which chance chooses, reads nothing."""
+        if loader is not None:
+            self.read.add(loader)
+        self.largest_read = max(self.largest_read, size)
+
+    def waiting(self):
+        return [loader for loader in list(self.made) if loader not in self.read]
+
     def unread(self):
         """How many were never read, and whether one of those has a larger batch than all that were."""
-        waiting = [loader for loader in list(self.made) if loader not in self.read]
+        waiting = self.waiting()
         return len(waiting), any(_batch_size(loader) > self.largest_read for loader in waiting)
 
 

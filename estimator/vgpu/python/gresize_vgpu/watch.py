@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, afterwards, compilation, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
+from . import after_import, afterwards, chosen, compilation, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -148,7 +148,7 @@ class Watch:
         """Whether something is near that was not seen: a branch that the loop's counter opens, or what follows an epoch."""
         try:
             alone = os.environ.get("WORLD_SIZE", "1") == "1"
-            if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone, self.loaders.largest_read):
+            if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone, self.loaders, self.steadiness.alike()):
                 return True
             if alone and self.children.busy(time.monotonic() - self.begin, self.phases.workers):
                 return True
@@ -207,6 +207,7 @@ class Watch:
             self.figures = report.devices_of(self)
             self.afterwards = afterwards.places(light.Scale(), self.children)
             self.steadiness.sample(list(self.loaders.read))
+            self.horizon.changing.extend(chosen.larger_samples(self.loaders.waiting(), self.steadiness.most_elements))
             if self.peaks()[0] > self.peak_of_training:  # a validation whose batches differ counts where it is what needs most
                 self.steadiness.varies = self.steadiness.varies or self.steadiness.varies_later
         except Exception:
