@@ -67,6 +67,9 @@ MODES = {"vgpu": "watch", "profile": "profile", "fake": "fake"}
 def _start(torch):
     from importlib import import_module
 
+    from . import frames
+
+    frames.watch()
     module = MODES.get(os.environ.get("GRESIZE_PROBE_MODE") or "vgpu")
     if module is not None:
         import_module("." + module, __name__).start(torch)
