@@ -404,63 +404,6 @@ func restarting(faults []check.Line, at int64) bool {
 	return false
 }
 
-// slurmLog is what slurmctld wrote down of the jobs.
-type slurmLog struct {
-	lines []check.Line
-	ended map[uint32]bool
-}
-
-var (
-	slurmLine = regexp.MustCompile(`^\[([0-9T:.-]+)\] (.*)$`)
-	slurmWord = regexp.MustCompile(`JobId=(\d+)`)
-	// slurmTook is how long a request took; its line is written when it is over, and the job may have started by then.
-	slurmTook = regexp.MustCompile(` usec=(\d+)$`)
-)
-
-// readSlurm reads slurmctld's log, in which every submission, update, start and end has its line.
-func (c *chaos) readSlurm() slurmLog {
-	c.t.Helper()
-	file, err := os.Open(filepath.Join(c.real.Dir(), "log", "slurmctld.log"))
-	must(c.t, err)
-	defer file.Close()
-	l := slurmLog{ended: map[uint32]bool{}}
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		m := slurmLine.FindStringSubmatch(lines.Text())
-		if m == nil {
-			continue
-		}
-		word := slurmWord.FindStringSubmatch(m[2])
-		at, err := time.ParseInLocation("2006-01-02T15:04:05.000", m[1], time.Local)
-		if word == nil || err != nil {
-			continue
-		}
-		id64, _ := strconv.ParseUint(word[1], 10, 32)
-		line := check.Line{At: at.UnixMilli(), Job: uint32(id64)}
-		if took := slurmTook.FindStringSubmatch(m[2]); took != nil {
-			micros, _ := strconv.ParseInt(took[1], 10, 64)
-			line.At -= micros/1000 + 1
-		}
-		switch {
-		case strings.Contains(m[2], "_slurm_rpc_submit_batch_job: JobId="):
-			line.Kind = "submit"
-		case strings.Contains(m[2], "_slurm_rpc_update_job: complete JobId="):
-			line.Kind = "update"
-		case strings.Contains(m[2], "sched: Allocate JobId="), strings.Contains(m[2], "_start_job: Started JobId="):
-			line.Kind = "start"
-		case strings.Contains(m[2], "_job_complete: JobId=") && strings.HasSuffix(m[2], " done"):
-			l.ended[line.Job] = true
-			continue
-		default:
-			continue
-		}
-		l.lines = append(l.lines, line)
-	}
-	must(c.t, lines.Err())
-	return l
-}
-
 // slurmHistory is that of the jobs as slurmctld tells it, and complains of a job of which it was told an id and knows nothing. A job that slurmctld was starting when it was ended has not
 // started: it starts the job again when it is back.
 func (c *chaos) slurmHistory(s *sent, faults []check.Line) (all []check.Line) {

@@ -92,38 +92,6 @@ func TestReconfigures(t *testing.T) {
 	t.Logf("%d submissions, %d restarts with 50 submissions each: slurmctld has started all; slurmd never began %d", len(all), restarts, c.allStarted(all, 5*time.Minute))
 }
 
-// allStarted waits until each job has ended, or has been started by slurmctld for a minute, which is long for what these jobs do, and then cancels it, so that the others have its place;
-// it counts those. A slurmd that reads its configuration looks for munge at another place for a moment, and refuses what slurmctld sends: slurmctld believes for minutes that the job runs.
-func (c *chaos) allStarted(ids map[uint32]int64, limit time.Duration) (neverBegun int) {
-	c.t.Helper()
-	given := map[uint32]bool{}
-	waitUntil(c.t, limit, "every job to be started", func() bool {
-		time.Sleep(time.Second)
-		log := c.readSlurm()
-		starts := map[uint32]int64{}
-		for _, l := range log.lines {
-			if l.Kind == "start" {
-				starts[l.Job] = l.At
-			}
-		}
-		open := 0
-		for id := range ids {
-			switch at, started := starts[id]; {
-			case log.ended[id] || given[id]:
-			case started && time.Since(time.UnixMilli(at)) > time.Minute:
-				if out, err := c.real.Run(c.t.Context(), "root", "scancel", fmt.Sprint(id)); err != nil {
-					c.t.Errorf("%v %s", err, out)
-				}
-				given[id] = true
-			default:
-				open++
-			}
-		}
-		return open == 0
-	})
-	return len(given)
-}
-
 // growsAlone is by how much a slurmctld without a plugin grows when it reads its configuration so many times, after it has warmed up.
 func growsAlone(t *testing.T, times int) (grownMiB float64) {
 	t.Helper()

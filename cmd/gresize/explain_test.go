@@ -17,10 +17,11 @@ func deadLog(t *testing.T) string {
 	path, log := newLog(t)
 	defer log.Close()
 	at := time.Date(2026, 11, 28, 2, 0, 0, 0, time.UTC)
-	id, err := log.AddJob(t.Context(), decisionlog.Job{Token: "tok", Mode: "enforce", UID: 4000000001, Name: "train\x1b[2J", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, SubmittedAt: at}, decisionlog.Event{At: at, State: "held"}, nil)
+	ids, err := log.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tok", Mode: "enforce", UID: 4000000001, Name: "train\x1b[2J", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, SubmittedAt: at}, First: decisionlog.Event{At: at, State: "held"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := ids[0]
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.High, Fits: true, Steps: 4, Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "cuDNN may choose another workspace"}},
 		Ranks: []estimator.Rank{{PeakReservedBytes: 7 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
 	for _, step := range []decisionlog.Transition{{From: "held", To: "estimated", SlurmJobID: 7, Estimate: &answer}, {From: "estimated", To: "verified", Finished: true, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite,

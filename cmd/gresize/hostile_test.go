@@ -29,10 +29,11 @@ func logWith(t *testing.T, text string) string {
 	for _, finished := range []bool{true, false} {
 		job := decisionlog.Job{Token: map[bool]string{true: "done", false: "open"}[finished], Mode: "enforce", UID: 4_000_000_000, Name: "train" + text, Account: "a" + text, Partition: "p" + text, QOS: "q" + text,
 			WorkDir: "/w" + text, Asked: asked, Fingerprint: strings.Repeat("f", 64), ScriptSHA256: strings.Repeat("a", 64), Profile: "a100-80", SubmittedAt: at}
-		id, err := l.AddJob(t.Context(), job, decisionlog.Event{At: at, State: "held", Detail: "first" + text}, nil)
+		ids, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: job, First: decisionlog.Event{At: at, State: "held", Detail: "first" + text}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		id := ids[0]
 		answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "a100-80", Confidence: estimator.High, Fits: true, Steps: 4,
 			Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "conv" + text}}, Ranks: []estimator.Rank{{PeakAllocatedBytes: 5 << 30, PeakReservedBytes: 6 << 30, OutsideBytes: 1 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
 		for _, step := range []decisionlog.Transition{

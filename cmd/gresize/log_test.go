@@ -35,8 +35,8 @@ func filterLog(t *testing.T) string {
 		if j.verdict != "" {
 			d = &decisionlog.Decision{At: at, Verdict: j.verdict, Code: "code", Reason: "because", NeedBytes: 3 << 29, Change: request.Change{Result: request.Request{Features: "gpu12g"}}}
 		}
-		if _, err := l.AddJob(t.Context(), decisionlog.Job{Token: j.name, Mode: "shadow", UID: j.uid, Name: j.name, Partition: j.partition, Finished: true, SubmittedAt: at, TimeLimitMinutes: decisionlog.NoTimeLimit,
-			Asked: request.Request{TresPerNode: "gres:gpu:1"}}, decisionlog.Event{At: at, State: "shadowed"}, d); err != nil {
+		if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: j.name, Mode: "shadow", UID: j.uid, Name: j.name, Partition: j.partition, Finished: true, SubmittedAt: at, TimeLimitMinutes: decisionlog.NoTimeLimit,
+			Asked: request.Request{TresPerNode: "gres:gpu:1"}}, First: decisionlog.Event{At: at, State: "shadowed"}, Decision: d}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -53,10 +53,10 @@ func monthLog(t *testing.T) string {
 			}
 		}
 		finished := j.state != "probing"
-		id, err := l.AddJob(t.Context(), decisionlog.Job{Token: j.name, Mode: j.mode, UID: uint32(1001 + i%3), Name: j.name, Partition: "gpu", SubmittedAt: at, TimeLimitMinutes: j.limit, Tasks: j.tasks,
-			Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}, decisionlog.Event{At: at, State: "found"}, nil)
+		ids, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: j.name, Mode: j.mode, UID: uint32(1001 + i%3), Name: j.name, Partition: "gpu", SubmittedAt: at, TimeLimitMinutes: j.limit, Tasks: j.tasks,
+			Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}, First: decisionlog.Event{At: at, State: "found"}})
 		must(err)
-		step := decisionlog.Transition{Job: id, From: "found", To: j.state, At: at, Finished: finished}
+		step := decisionlog.Transition{Job: ids[0], From: "found", To: j.state, At: at, Finished: finished}
 		if j.verdict != "" {
 			step.Decision = &decisionlog.Decision{At: at, Verdict: j.verdict, Code: j.code, Reason: "because", NeedBytes: 9 * gib, MarginBytes: gib}
 			step.Estimate = &estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "a100-80", Confidence: estimator.High, Fits: true, Reasons: []estimator.Reason{},
@@ -68,11 +68,11 @@ func monthLog(t *testing.T) string {
 		}
 		must(l.Advance(t.Context(), step))
 		if j.outcome != "" {
-			_, err := l.AddActual(t.Context(), id, decisionlog.Actual{At: at, Source: decisionlog.NVMLAccounting, Outcome: j.outcome, PeakBytes: j.peak, AfterRewrite: j.rewritten}, nil, j.rescue)
+			_, err := l.AddActual(t.Context(), ids[0], decisionlog.Actual{At: at, Source: decisionlog.NVMLAccounting, Outcome: j.outcome, PeakBytes: j.peak, AfterRewrite: j.rewritten}, nil, j.rescue)
 			must(err)
 		}
 		if j.rescue {
-			must(l.MoveRescue(t.Context(), id, decisionlog.RescueRestored, decisionlog.Event{At: at, State: j.state}))
+			must(l.MoveRescue(t.Context(), ids[0], decisionlog.RescueRestored, decisionlog.Event{At: at, State: j.state}))
 		}
 	}
 	return path

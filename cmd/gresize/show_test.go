@@ -31,11 +31,12 @@ func sampleLog(t *testing.T) string {
 	defer l.Close()
 	at := time.Date(2026, 11, 28, 2, 0, 0, 0, time.UTC)
 	asked := request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}
-	id, err := l.AddJob(t.Context(), decisionlog.Job{Token: "tokenone", Mode: "enforce", UID: 4_000_000_000, Name: "tr\x1b[2Jain", Asked: asked, Fingerprint: strings.Repeat("f", 64),
-		ScriptSHA256: strings.Repeat("a", 64), SubmittedAt: at}, decisionlog.Event{At: at, State: "held", Detail: "first"}, nil)
+	ids, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tokenone", Mode: "enforce", UID: 4_000_000_000, Name: "tr\x1b[2Jain", Asked: asked, Fingerprint: strings.Repeat("f", 64),
+		ScriptSHA256: strings.Repeat("a", 64), SubmittedAt: at}, First: decisionlog.Event{At: at, State: "held", Detail: "first"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := ids[0]
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "a100-80", Confidence: estimator.High, Fits: true, Steps: 4,
 		Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "conv"}}, Ranks: []estimator.Rank{{PeakAllocatedBytes: 5 << 30, PeakReservedBytes: 6 << 30, OutsideBytes: 1 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
 	for _, step := range []decisionlog.Transition{
@@ -49,8 +50,7 @@ func sampleLog(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.AddJob(t.Context(), decisionlog.Job{Token: "tokentwo", Mode: "enforce", UID: 1, Finished: true, Asked: asked, SubmittedAt: at}, decisionlog.Event{At: at, State: "left_alone", Code: "array_job"},
-		&decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: "array_job", Reason: "it is an array"}); err != nil {
+	if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tokentwo", Mode: "enforce", UID: 1, Finished: true, Asked: asked, SubmittedAt: at}, First: decisionlog.Event{At: at, State: "left_alone", Code: "array_job"}, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: "array_job", Reason: "it is an array"}}); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -31,7 +31,7 @@ func TestTop(t *testing.T) {
 		{Token: "c", Mode: "enforce", State: "released", UID: 4_000_000_002, Name: "done", Finished: true},
 	} {
 		j.Asked, j.SubmittedAt, j.UpdatedAt, j.Fingerprint = request.Request{TresPerNode: "gres:gpu:1"}, now.Add(-time.Minute), now.Add(-5*time.Second), "f"
-		if _, err := l.AddJob(t.Context(), j, decisionlog.Event{At: j.UpdatedAt, State: j.State}, nil); err != nil {
+		if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: j, First: decisionlog.Event{At: j.UpdatedAt, State: j.State}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,7 +23,7 @@ func TestForgetKeepsToItsDays(t *testing.T) {
 		}
 		for name, age := range map[string]int{"oldest": 400, "old": 31, "young": 2, "open": 400} {
 			at := time.Now().AddDate(0, 0, -age)
-			if _, err := l.AddJob(t.Context(), decisionlog.Job{Token: name, Mode: "shadow", Finished: name != "open", SubmittedAt: at}, decisionlog.Event{At: at, State: "left_alone"}, nil); err != nil {
+			if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: name, Mode: "shadow", Finished: name != "open", SubmittedAt: at}, First: decisionlog.Event{At: at, State: "left_alone"}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -39,11 +39,11 @@ func logOf(t *testing.T, jobs []ran) *decisionlog.Log {
 	t.Cleanup(func() { _ = log.Close() })
 	for i, r := range jobs {
 		at := at.Add(time.Duration(i) * time.Minute)
-		id, err := log.AddJob(ctx, decisionlog.Job{Token: fmt.Sprintf("token-%d", i), Mode: "enforce", UID: r.uid, WorkDir: "/home", Profile: r.gpu, Fingerprint: r.fingerprint, ScriptSHA256: r.script, SubmittedAt: at},
-			decisionlog.Event{At: at, State: "held"}, nil)
+		ids, err := log.AddJobs(ctx, decisionlog.NewJob{Job: decisionlog.Job{Token: fmt.Sprintf("token-%d", i), Mode: "enforce", UID: r.uid, WorkDir: "/home", Profile: r.gpu, Fingerprint: r.fingerprint, ScriptSHA256: r.script, SubmittedAt: at}, First: decisionlog.Event{At: at, State: "held"}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		id := ids[0]
 		e := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: r.estimator, GPU: r.gpu, Confidence: estimator.High, Fits: true,
 			Ranks: []estimator.Rank{{PeakReservedBytes: r.estimateBytes, ComfortableBytes: r.estimateBytes, ComfortableHighBytes: r.estimateBytes}}}
 		for _, step := range []decisionlog.Transition{{From: "held", To: "found", SlurmJobID: uint32(100 + i)}, {From: "found", To: "estimated", Estimate: &e}, {From: "estimated", To: "verified", Finished: true}} {

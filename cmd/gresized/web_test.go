@@ -59,7 +59,7 @@ func TestPageIsOnlyThereWhenItIsWanted(t *testing.T) {
 			t.Errorf("%s: %v", token, err)
 		}
 	}
-	if _, err := log.AddJob(t.Context(), decisionlog.Job{Token: "tok", Mode: "shadow", Name: "train", Finished: true, SubmittedAt: time.Now()}, decisionlog.Event{At: time.Now(), State: "left_alone"}, nil); err != nil {
+	if _, err := log.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tok", Mode: "shadow", Name: "train", Finished: true, SubmittedAt: time.Now()}, First: decisionlog.Event{At: time.Now(), State: "left_alone"}}); err != nil {
 		t.Fatal(err)
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -90,10 +90,11 @@ func newBench(t *testing.T, requeue bool) *bench {
 	}
 	t.Cleanup(func() { log.Close() })
 	at := time.Now()
-	row, err := log.AddJob(t.Context(), decisionlog.Job{Token: "tok", Mode: "enforce", UID: 1001, GID: 100, Name: "train", Asked: asked, Fingerprint: "f", ScriptSHA256: "s", SubmittedAt: at}, decisionlog.Event{At: at, State: "held"}, nil)
+	ids, err := log.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tok", Mode: "enforce", UID: 1001, GID: 100, Name: "train", Asked: asked, Fingerprint: "f", ScriptSHA256: "s", SubmittedAt: at}, First: decisionlog.Event{At: at, State: "held"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	row := ids[0]
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.Exact, Fits: true,
 		Ranks: []estimator.Rank{{PeakReservedBytes: 10 << 30, ComfortableBytes: 10 << 30, ComfortableHighBytes: 10 << 30}}}
 	for _, step := range []decisionlog.Transition{{From: "held", To: "estimated", SlurmJobID: 7, Estimate: &answer},

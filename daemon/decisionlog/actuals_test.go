@@ -15,10 +15,11 @@ import (
 // rewritten adds a job that was changed in enforce mode and ran.
 func rewritten(t *testing.T, l *Log, token string, slurmJobID uint32, high int64) int64 {
 	t.Helper()
-	id, err := l.AddJob(t.Context(), sampleJob(token), Event{At: at, State: "held"}, nil)
+	ids, err := l.AddJobs(t.Context(), NewJob{Job: sampleJob(token), First: Event{At: at, State: "held"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := ids[0]
 	answer := func(gpu string, high int64) *estimator.Estimate {
 		return &estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: gpu, Confidence: estimator.Exact, Fits: true,
 			Ranks: []estimator.Rank{{PeakReservedBytes: high, ComfortableBytes: high, ComfortableHighBytes: high}}}

@@ -130,17 +130,8 @@ type NewJob struct {
 	Decision *Decision
 }
 
-// AddJob stores a job. It returns the row's id.
-func (l *Log) AddJob(ctx context.Context, j Job, first Event, d *Decision) (int64, error) {
-	ids, err := l.AddJobs(ctx, []NewJob{{Job: j, First: first, Decision: d}})
-	if err != nil {
-		return 0, err
-	}
-	return ids[0], nil
-}
-
 // AddJobs stores jobs in one transaction, all or none of them. It returns the ids of their rows.
-func (l *Log) AddJobs(ctx context.Context, all []NewJob) (ids []int64, err error) {
+func (l *Log) AddJobs(ctx context.Context, all ...NewJob) (ids []int64, err error) {
 	err = l.inTransaction(ctx, func(tx *sql.Tx) error {
 		for _, n := range all {
 			id, err := addJob(ctx, tx, n)

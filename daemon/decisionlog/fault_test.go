@@ -45,7 +45,7 @@ func child(path, life string) error {
 	for i := range childJobs {
 		token := fmt.Sprintf("%s-%d", life, i)
 		first := Event{At: at, State: "held"}
-		ids, err := l.AddJobs(ctx, []NewJob{{Job: sampleJob(token), First: first}, {Job: sampleJob(token + alongside), First: first}})
+		ids, err := l.AddJobs(ctx, NewJob{Job: sampleJob(token), First: first}, NewJob{Job: sampleJob(token + alongside), First: first})
 		if err != nil {
 			fmt.Println("error", err)
 			continue
@@ -164,7 +164,7 @@ func (f failer) sound(path, what string, acknowledged map[string]string) {
 			f.t.Errorf("%s: of two jobs that were added together, %s is there alone", what, token)
 		}
 	}
-	if _, err := l.AddJob(f.t.Context(), sampleJob("after"), Event{At: at, State: "held"}, nil); err != nil {
+	if _, err := l.AddJobs(f.t.Context(), NewJob{Job: sampleJob("after"), First: Event{At: at, State: "held"}}); err != nil {
 		f.t.Errorf("%s: the log takes no rows any more: %v", what, err)
 	}
 }

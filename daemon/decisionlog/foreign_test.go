@@ -70,10 +70,11 @@ func TestNoTimeHidesOtherRows(t *testing.T) {
 	times := []int64{math.MaxInt64, math.MinInt64, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Now().UnixMilli()}
 	for i, ms := range times {
 		at := time.Now()
-		job, err := l.AddJob(t.Context(), Job{Token: string(rune('a' + i)), Mode: "shadow", SubmittedAt: at}, Event{At: at, State: "held"}, nil)
+		ids, err := l.AddJobs(t.Context(), NewJob{Job: Job{Token: string(rune('a' + i)), Mode: "shadow", SubmittedAt: at}, First: Event{At: at, State: "held"}})
 		if err != nil {
 			t.Fatal(err)
 		}
+		job := ids[0]
 		if _, err := l.db.Exec("UPDATE jobs SET submitted_at = ?, updated_at = ?, begin_at = ?, hold_until = ? WHERE id = ?", ms, ms, ms, ms, job); err != nil {
 			t.Fatal(err)
 		}

@@ -68,7 +68,7 @@ func TestBackupWhileTheDaemonWrites(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			if _, err := l.AddJob(context.Background(), sampleJob(fmt.Sprint(i)), Event{At: at, State: "held"}, &Decision{At: at, Verdict: Keep, Code: "already_smallest"}); err != nil {
+			if _, err := l.AddJobs(context.Background(), NewJob{Job: sampleJob(fmt.Sprint(i)), First: Event{At: at, State: "held"}, Decision: &Decision{At: at, Verdict: Keep, Code: "already_smallest"}}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Millisecond)

@@ -9,13 +9,13 @@ func TestAddJobsIsAllOrNone(t *testing.T) {
 	l.Observe(func(Observation) { told++ })
 	first := Event{At: at, State: "held"}
 	job := func(token string) NewJob { return NewJob{Job: sampleJob(token), First: first} }
-	if ids, err := l.AddJobs(t.Context(), []NewJob{job("a"), job("b"), job("a")}); err == nil || ids != nil {
+	if ids, err := l.AddJobs(t.Context(), job("a"), job("b"), job("a")); err == nil || ids != nil {
 		t.Fatalf("a token twice: %v %v", ids, err)
 	}
 	if stories, err := l.Unfinished(t.Context()); err != nil || len(stories) != 0 || told != 0 {
 		t.Errorf("%d stories, %d told, %v", len(stories), told, err)
 	}
-	ids, err := l.AddJobs(t.Context(), []NewJob{job("a"), job("b")})
+	ids, err := l.AddJobs(t.Context(), job("a"), job("b"))
 	if err != nil || len(ids) != 2 || told != 2 {
 		t.Fatalf("%v %v, %d told", ids, err, told)
 	}

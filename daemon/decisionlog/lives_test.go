@@ -44,7 +44,7 @@ func TestWhatWasAnsweredAndNotWrittenIsSeen(t *testing.T) {
 					continue
 				}
 				account.Recorded++
-				if _, err := l.AddJob(t.Context(), job, Event{At: at, State: "held"}, nil); err != nil {
+				if _, err := l.AddJobs(t.Context(), NewJob{Job: job, First: Event{At: at, State: "held"}}); err != nil {
 					rt.Fatal(err)
 				}
 				if story, err := l.StoryByToken(t.Context(), job.Token); err != nil || story.Job.Life != job.Life || story.Job.Number != job.Number {
@@ -89,7 +89,7 @@ func TestAnOldCountSaysNothing(t *testing.T) {
 	}
 	job := sampleJob("a")
 	job.Life, job.Number = life.Next()
-	if _, err := l.AddJob(t.Context(), job, Event{At: at, State: "held"}, nil); err != nil {
+	if _, err := l.AddJobs(t.Context(), NewJob{Job: job, First: Event{At: at, State: "held"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(path+answeredSuffix, old, 0o600); err != nil {

@@ -39,10 +39,11 @@ func sampleJob(token string) Job {
 func TestWholeStory(t *testing.T) {
 	ctx := t.Context()
 	l, path := openLog(t)
-	id, err := l.AddJob(ctx, sampleJob("tok"), Event{At: at, State: "held", Detail: "first"}, nil)
+	ids, err := l.AddJobs(ctx, NewJob{Job: sampleJob("tok"), First: Event{At: at, State: "held", Detail: "first"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := ids[0]
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "a100-80", Confidence: estimator.High, Fits: true, Steps: 4, Reasons: []estimator.Reason{{Code: "workspace_bounded"}},
 		Ranks: []estimator.Rank{{PeakReservedBytes: 5, ComfortableBytes: 5, ComfortableHighBytes: 7}}}
 	decision := Decision{At: at, Verdict: Rewrite, Code: "smaller_row_fits", Reason: "because", MarginBytes: 1, NeedBytes: 8, Target: request.Target{Constraint: "gpu12g"},
@@ -94,7 +95,7 @@ func TestWholeStory(t *testing.T) {
 	if _, err := reader.StoryByToken(ctx, "none"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("%v", err)
 	}
-	if _, err := reader.AddJob(ctx, sampleJob("x"), Event{At: at, State: "held"}, nil); err == nil {
+	if _, err := reader.AddJobs(ctx, NewJob{Job: sampleJob("x"), First: Event{At: at, State: "held"}}); err == nil {
 		t.Error("a log that was opened for reading was written")
 	}
 	if open, err := l.Unfinished(ctx); err != nil || len(open) != 0 {
@@ -105,10 +106,11 @@ func TestWholeStory(t *testing.T) {
 func TestTransitionsAreGuarded(t *testing.T) {
 	ctx := t.Context()
 	l, _ := openLog(t)
-	id, err := l.AddJob(ctx, sampleJob("tok"), Event{At: at, State: "held"}, nil)
+	ids, err := l.AddJobs(ctx, NewJob{Job: sampleJob("tok"), First: Event{At: at, State: "held"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := ids[0]
 	if err := l.Advance(ctx, Transition{Job: id, From: "found", To: "probing", At: at}); !errors.Is(err, ErrStateChanged) {
 		t.Errorf("from a state in which it is not: %v", err)
 	}
@@ -126,14 +128,14 @@ func TestTransitionsAreGuarded(t *testing.T) {
 	if err := l.Advance(ctx, Transition{Job: id, From: "abandoned", To: "held", At: at}); !errors.Is(err, ErrStateChanged) {
 		t.Errorf("a finished job was moved: %v", err)
 	}
-	if _, err := l.AddJob(ctx, sampleJob("tok"), Event{At: at, State: "held"}, nil); err == nil {
+	if _, err := l.AddJobs(ctx, NewJob{Job: sampleJob("tok"), First: Event{At: at, State: "held"}}); err == nil {
 		t.Error("a token was stored twice")
 	}
 }
 
 func TestFileIsPrivateAndFullySynced(t *testing.T) {
 	l, path := openLog(t)
-	if _, err := l.AddJob(t.Context(), sampleJob("tok"), Event{At: at, State: "held"}, nil); err != nil {
+	if _, err := l.AddJobs(t.Context(), NewJob{Job: sampleJob("tok"), First: Event{At: at, State: "held"}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -208,7 +210,7 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, path := openLog(t)
 			for i := range 200 {
-				if _, err := l.AddJob(t.Context(), sampleJob(fmt.Sprint(i)), Event{At: at, State: "held"}, nil); err != nil {
+				if _, err := l.AddJobs(t.Context(), NewJob{Job: sampleJob(fmt.Sprint(i)), First: Event{At: at, State: "held"}}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -234,7 +236,7 @@ func TestDamagedFileIsMovedAside(t *testing.T) {
 			if open, err := l.Unfinished(t.Context()); err != nil || len(open) != 0 {
 				t.Errorf("%d jobs in a new log: %v", len(open), err)
 			}
-			if _, err := l.AddJob(t.Context(), sampleJob("tok"), Event{At: at, State: "held"}, nil); err != nil {
+			if _, err := l.AddJobs(t.Context(), NewJob{Job: sampleJob("tok"), First: Event{At: at, State: "held"}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -271,7 +273,7 @@ func TestReaderWhileTheDaemonWrites(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for i := range rows {
-			if _, err := l.AddJob(context.Background(), sampleJob(fmt.Sprint(i)), Event{At: at, State: "held"}, nil); err != nil {
+			if _, err := l.AddJobs(context.Background(), NewJob{Job: sampleJob(fmt.Sprint(i)), First: Event{At: at, State: "held"}}); err != nil {
 				t.Error(err)
 			}
 		}

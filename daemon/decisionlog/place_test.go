@@ -27,10 +27,11 @@ func FuzzParsePlace(f *testing.F) {
 
 func TestPlaceOfALineIsItsJobs(t *testing.T) {
 	l, _ := openLog(t)
-	id, err := l.AddJob(t.Context(), Job{Token: "a", Mode: "shadow", SubmittedAt: time.UnixMilli(1795831200123)}, Event{At: at, State: "left_alone"}, nil)
+	ids, err := l.AddJobs(t.Context(), NewJob{Job: Job{Token: "a", Mode: "shadow", SubmittedAt: time.UnixMilli(1795831200123)}, First: Event{At: at, State: "left_alone"}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	id := ids[0]
 	lines, err := l.List(t.Context(), 1, Filter{})
 	if err != nil {
 		t.Fatal(err)

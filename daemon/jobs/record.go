@@ -65,7 +65,7 @@ func (m *Manager) record(ctx context.Context, group ...submission) bool {
 			return false
 		}
 	}
-	ids, err := m.config.Log.AddJobs(ctx, rows)
+	ids, err := m.config.Log.AddJobs(ctx, rows...)
 	if err != nil {
 		logger.Error("job not recorded yet", "error", err)
 		m.unspool(group)

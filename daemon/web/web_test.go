@@ -73,13 +73,13 @@ func exampleLog(t testing.TB) (string, bundles) {
 		Margin: decisionlog.Margin{Kind: "calibrated", Group: "gpu=rtx3060", Actuals: 120, Died: 1, Ratio: 1.03, TargetFailureRate: 0.01}, Change: request.Change{Result: small}}
 	add := func(j decisionlog.Job, first string, d *decisionlog.Decision, steps ...decisionlog.Transition) int64 {
 		j.Mode, j.Asked = "enforce", asked
-		id, err := log.AddJob(t.Context(), j, decisionlog.Event{At: j.SubmittedAt, State: first, Detail: "first"}, d)
+		ids, err := log.AddJobs(t.Context(), decisionlog.NewJob{Job: j, First: decisionlog.Event{At: j.SubmittedAt, State: first, Detail: "first"}, Decision: d})
 		must(err)
 		for i, step := range steps {
-			step.Job, step.At = id, j.SubmittedAt.Add(time.Duration(i+1)*1250*time.Millisecond)
+			step.Job, step.At = ids[0], j.SubmittedAt.Add(time.Duration(i+1)*1250*time.Millisecond)
 			must(log.Advance(t.Context(), step))
 		}
-		return id
+		return ids[0]
 	}
 	died := add(decisionlog.Job{Token: "died", UID: 4000000001, Name: "train-gpt", Partition: "gpu", SubmittedAt: at, TimeLimitMinutes: 240}, "held", nil,
 		decisionlog.Transition{From: "held", To: "probing", SlurmJobID: 7, NewProbe: &decisionlog.Probe{Name: "gresize-probe-x", KeySHA256: "secret-hash"}},

@@ -1,16 +1,14 @@
 package wire
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
-	"os/exec"
-	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
+
+	"github.com/gresize/gresize/tools/peertest"
 )
 
 // A frame that is accepted has one spelling: written again it is the same,
@@ -118,41 +116,13 @@ func FuzzBothCodecs(f *testing.F) {
 		}
 		f.Add(frame.Bytes())
 	}
-	program := filepath.Join(f.TempDir(), "codec_peer")
-	build := exec.Command("cc", "-std=gnu11", "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program, "../plugin/codec.c", "../plugin/tests/codec_peer.c")
-	if output, err := build.CombinedOutput(); err != nil {
-		f.Fatalf("build the C codec: %v\n%s", err, output)
-	}
-	peer := exec.Command(program)
-	var complaint bytes.Buffer
-	peer.Stderr = &complaint
-	in, err := peer.StdinPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	out, err := peer.StdoutPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := peer.Start(); err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { in.Close(); _ = peer.Wait() })
-	lines := bufio.NewReader(out)
+	peer := peertest.Start(f, "../plugin/codec.c", "../plugin/tests/codec_peer.c")
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		want := "bad"
 		if reply, err := ReadReply(bytes.NewReader(frame)); err == nil {
 			want = listing(reply.fields())
 		}
-		if _, err := in.Write(append(binary.BigEndian.AppendUint32([]byte{'r'}, uint32(len(frame))), frame...)); err != nil {
-			t.Fatalf("%v\n%s", err, complaint.String())
-		}
-		got, err := lines.ReadString('\n')
-		if err != nil {
-			_ = peer.Wait()
-			t.Fatalf("%v\n%s", err, complaint.String())
-		}
-		if got = strings.TrimSuffix(got, "\n"); got != want {
+		if got := peer.Ask(t, []byte{'r'}, binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame); got != want {
 			t.Fatalf("frame %x:\n C: %s\nGo: %s", frame, got, want)
 		}
 	})

@@ -1,12 +1,10 @@
 package plugintest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/slurm/wire"
+	"github.com/gresize/gresize/tools/peertest"
 )
 
 // FuzzConfig: whatever stands in plugin.conf, slurmctld lives, and the plugin is either off with a message that names the line, or has values in their bounds.
@@ -22,36 +21,9 @@ func FuzzConfig(f *testing.F) {
 	f.Add([]byte("deadline_ms = 99999999999999999999\n"))
 	f.Add([]byte("socket=/" + strings.Repeat("x", 200)))
 	f.Add([]byte("=\n= =\nenabled\x00=yes"))
-	program := filepath.Join(f.TempDir(), "config_peer")
-	build := exec.Command("cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-o", program, "../config.c", "../tests/config_peer.c")
-	if output, err := build.CombinedOutput(); err != nil {
-		f.Fatalf("build: %v\n%s", err, output)
-	}
-	peer := exec.Command(program)
-	var complaint bytes.Buffer
-	peer.Stderr = &complaint
-	in, err := peer.StdinPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	out, err := peer.StdoutPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := peer.Start(); err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { in.Close(); _ = peer.Wait() })
-	lines := bufio.NewReader(out)
+	peer := peertest.Start(f, "../config.c", "../tests/config_peer.c")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := in.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...)); err != nil {
-			t.Fatalf("%v\n%s", err, complaint.String())
-		}
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			_ = peer.Wait()
-			t.Fatalf("%v\n%s", err, complaint.String())
-		}
+		line := peer.Ask(t, binary.BigEndian.AppendUint32(nil, uint32(len(text))), text)
 		var read, enabled, deadline, absolute, length int
 		var message string
 		if _, err := fmt.Sscan(line, &read, &enabled, &deadline, &absolute, &length, &message); err != nil {

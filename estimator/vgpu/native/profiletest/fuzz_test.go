@@ -1,14 +1,12 @@
 package profiletest
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/gresize/gresize/tools/peertest"
 )
 
 // FuzzProfile: no profile and no list of visible devices makes the virtual GPU's libraries fail in the process of a user, and what they say of the card is possible.
@@ -16,41 +14,13 @@ func FuzzProfile(f *testing.F) {
 	f.Add([]byte("name=Tesla T4\ncc_major=7\ncc_minor=5\ntotal_bytes=15828320256\ncontext_bytes=100\nattr.16=40\nlibrary.cublas=9\n"), "0,1")
 	f.Add([]byte("attr.111=-400\nattr.81=2147483647\nattr.39=-5\n=\n#\nname=\r=\n"), "GPU-11111111,MIG-x,3,,")
 	f.Add(append(bytes.Repeat([]byte("x"), 600), "=1\ntotal_bytes=9223372036854775807\ncontext_bytes=9223372036854775807"...), "-1")
-	program := filepath.Join(f.TempDir(), "peer")
-	build := exec.Command("cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-DGV_SONAME_MAJOR=12", "-I..", "-o", program, "testdata/peer.c", "-lpthread")
-	if output, err := build.CombinedOutput(); err != nil {
-		f.Fatalf("build: %v\n%s", err, output)
-	}
-	peer := exec.Command(program)
-	var complaint bytes.Buffer
-	peer.Stderr = &complaint
-	in, err := peer.StdinPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	out, err := peer.StdoutPipe()
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := peer.Start(); err != nil {
-		f.Fatal(err)
-	}
-	f.Cleanup(func() { in.Close(); _ = peer.Wait() })
-	lines := bufio.NewReader(out)
+	peer := peertest.Start(f, "-DGV_SONAME_MAJOR=12", "-I..", "testdata/peer.c", "-lpthread")
 	f.Fuzz(func(t *testing.T, text []byte, visible string) {
 		if len(text)+len(visible) > 60000 || bytes.IndexByte([]byte(visible), 0) >= 0 {
 			return
 		}
 		question := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, uint32(len(text))), uint32(len(visible)))
-		if _, err := in.Write(append(append(question, text...), visible...)); err != nil {
-			t.Fatalf("%v\n%s", err, complaint.String())
-		}
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			_, _ = io.Copy(io.Discard, lines)
-			_ = peer.Wait()
-			t.Fatalf("%v\n%s", err, complaint.String())
-		}
+		line := peer.Ask(t, question, text, []byte(visible))
 		var devices, major, name, driver, sum int
 		var total, context uint64
 		if _, err := fmt.Sscan(line, &devices, &major, &total, &context, &name, &driver, &sum); err != nil || devices < 0 || devices > 4 || major < 0 || context > total {
