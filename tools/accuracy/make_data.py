@@ -7,6 +7,7 @@
     bert DIR TEXT...                    a BERT-base with random weights, and a tokenizer trained on the files
     jsonl FILE TEXT...                  one {"text": ...} a paragraph of the files
     metric DIR                          the share of right answers, as evaluate.load("DIR") finds it
+    vision-weights NAME WEIGHTS         random weights of a model of torchvision, where it looks for those that it has fetched
 """
 import json
 import os
@@ -123,9 +124,19 @@ def metric(place):
         file.write(METRIC)
 
 
+def vision_weights(name, weights):
+    import torch
+    import torchvision
+
+    url = getattr(torchvision.models.get_model_weights(name), weights).url
+    place = os.path.join(torch.hub.get_dir(), "checkpoints", os.path.basename(url))
+    os.makedirs(os.path.dirname(place))
+    torch.save(torchvision.models.get_model(name, weights=None).state_dict(), place)
+
+
 if __name__ == "__main__":
     random.seed(0)
-    kinds = {"images": images, "coco": coco, "voc": voc, "gpt2-tokenizer": gpt2_tokenizer, "bert": bert, "jsonl": jsonl, "metric": metric}
+    kinds = {"images": images, "coco": coco, "voc": voc, "gpt2-tokenizer": gpt2_tokenizer, "bert": bert, "jsonl": jsonl, "metric": metric, "vision-weights": vision_weights}
     if len(sys.argv) < 3 or sys.argv[1] not in kinds:
         sys.exit(__doc__)
     kinds[sys.argv[1]](*sys.argv[2:])

@@ -1,5 +1,12 @@
 """What is done before a compiler looks at the program: hooks that it would trace through step aside."""
+import importlib
+import sys
+
 from . import report
+
+DYNAMO = "torch._dynamo.eval_frame"
+# What a compiled function calls first, by release: it says that what is run from now on is traced.
+ENTRANCES = ("_maybe_set_eval_frame", "set_eval_frame")
 
 
 def before(torch, retire):
@@ -21,3 +28,32 @@ def before(torch, retire):
         torch.compile = retiring(torch.compile)
     if hasattr(torch.nn.Module, "compile"):
         torch.nn.Module.compile = retiring(torch.nn.Module.compile)
+
+
+def when_traced(torch, calls):
+    """Have the followers of calls step aside once a compiled function is called: many programs compile what they never use. What a compiler knows of
+    PyTorch it learns as it is imported, of PyTorch's own functions."""
+    waiting = []
+
+    def compiling(_):
+        if waiting:
+            return
+        waiting.append(True)
+        if DYNAMO not in sys.modules:
+            calls.without(lambda: importlib.import_module(DYNAMO))
+        module = sys.modules.get(DYNAMO)
+        name = next((n for n in ENTRANCES if hasattr(module, n)), None)
+        if name is None:
+            calls.uninstall("compile")
+            return
+        original = getattr(module, name)
+
+        def entering(callback):
+            if callable(callback) and getattr(module, name) is entering:
+                setattr(module, name, original)
+                calls.uninstall("compile")
+            return original(callback)
+
+        setattr(module, name, entering)
+
+    before(torch, compiling)

@@ -102,13 +102,27 @@ class Calls:
     def uninstall(self, why):
         """A compiler wants PyTorch's own functions."""
         self.shadow.stop(why)
+        self._restore()
+        self.replaced.clear()
+        slots.no_sequence(self.torch)
+
+    def _restore(self):
         for owner, name, original in reversed(self.replaced):
             if original is INHERITED:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
-        self.replaced.clear()
-        slots.no_sequence(self.torch)
+
+    def without(self, function):
+        """Call function while PyTorch's own functions are in their places."""
+        followers = {(owner, name): vars(owner)[name] for owner, name, _ in self.replaced}
+        self._restore()
+        try:
+            function()
+        finally:
+            for (owner, name), follower in followers.items():
+                setattr(owner, name, follower)
+            slots.no_sequence(self.torch)
 
     def is_integer(self, tensor):
         return tensor.dtype in self.integers

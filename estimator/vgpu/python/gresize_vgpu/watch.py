@@ -371,7 +371,7 @@ def start(torch):
     _quietly(values.hook_tensors, torch, watch.calls)
     _quietly(watch.saves.hook, torch)
     # A compiler traces PyTorch's own functions; what follows values steps aside for it.
-    _quietly(compilation.before, torch, lambda _: watch.calls.uninstall("compile"))
+    _quietly(compilation.when_traced, torch, watch.calls)
     _quietly(watch.loaders.hook)
     _quietly(watch.phases.hook, torch)
     _quietly(tuning.watch_imports)
