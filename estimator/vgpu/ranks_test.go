@@ -61,6 +61,9 @@ func TestTwoRanks(t *testing.T) {
 					if r.Rank != i || r.Device != i || r.WorldSize != 2 || len(r.Communicators) == 0 {
 						t.Errorf("rank %d on device %d of %d, %+v", r.Rank, r.Device, r.WorldSize, r.Communicators)
 					}
+					if uses := r.Coverage.Values.Uses; len(uses) > 0 {
+						t.Errorf("rank %d: answered by a policy, though the ranks have told it each other: %v", i, uses)
+					}
 					if r.PeakAllocatedBytes < c.least || r.PeakAllocatedBytes > c.least+c.slack {
 						t.Errorf("rank %d: %d bytes, want %d to %d", i, r.PeakAllocatedBytes, c.least, c.least+c.slack)
 					}

@@ -29,6 +29,13 @@ def told(device):
     count = torch.tensor([rank + 1, 10], device=device)
     dist.all_reduce(count)
     assert count.tolist() == [world * (world + 1) // 2, 10 * world], count
+    assert (2 * count)[1] == 20 * world and count.max().item() == max(10 * world, world * (world + 1) // 2), count
+    # As PyTorch does it for the random numbers of sharded tensors.
+    torch.manual_seed(7)
+    state = torch.cuda.get_rng_state().to(device)
+    dist.broadcast(state, 0)
+    assert all(torch.cuda.get_rng_state().to(device) == state)
+    torch.cuda.set_rng_state(state.to("cpu"))
     share = torch.tensor([2.0 * rank], device=device)
     dist.all_reduce(share, op=dist.ReduceOp.AVG)
     assert share.item() == world - 1, share

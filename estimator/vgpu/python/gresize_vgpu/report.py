@@ -48,6 +48,16 @@ def unknown_reads():
     return int(native.gresize_vgpu_unknown_reads()) if native else 0
 
 
+def peek(to, address, size):
+    """Copy what the host, or another rank, has put at an address of the card; False where a kernel may have written there since."""
+    native = library()
+    give = getattr(native, "gv_peek", None)
+    if give is None:
+        return False
+    give.restype = ctypes.c_bool
+    return give(to, ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+
 def all_reads():
     """Small reads of what a kernel would have computed."""
     native = library()

@@ -21,6 +21,8 @@ MOST_EXPANDED = 1 << 24
 # All the time that following may cost a process.
 MOST_SECONDS = 8.0
 MOST_USES = 64
+# What comes from other ranks and is larger is no number that a program goes by.
+MOST_LEARNT_BYTES = 4096
 
 KNOWN, GUESSED, WORD = 0, 1, 2  # where a copy comes from: the host, a policy, a policy's choice among very many
 
@@ -150,6 +152,17 @@ class Shadow(ByTensor):
         entry.taint = taint if type(taint) is Taint else Taint(taint)
         self.keep(tensor, entry)
         self.followed += 1
+
+    def learn(self, tensor):
+        """Take over what the card knows of a small tensor, if it does."""
+        size = tensor.numel() * tensor.element_size()
+        if not 0 < size <= MOST_LEARNT_BYTES or not tensor.is_contiguous():
+            return
+        held = ctypes.create_string_buffer(size)
+        if report.peek(held, tensor.data_ptr(), size):
+            mirror = self.compute(lambda: self.torch.frombuffer(bytearray(held.raw), dtype=tensor.dtype).view(tensor.shape))
+            if mirror is not None:
+                self.put(tensor, mirror, KNOWN)
 
     # -- calls
 

@@ -54,6 +54,8 @@ RECEIVED = """
 all_reduce reduce broadcast all_gather all_gather_into_tensor _all_gather_base reduce_scatter reduce_scatter_tensor _reduce_scatter_base
 scatter all_to_all all_to_all_single recv irecv
 """.split()
+# Of these it has arrived when they return, unless they are gathered for a common start.
+ARRIVED = {"all_reduce", "broadcast", "all_gather", "all_gather_into_tensor", "_all_gather_base"}
 DRAWN = "randint randperm".split()
 # In the place of an original that the owner had from its base class.
 INHERITED = object()
@@ -562,7 +564,7 @@ class Calls:
     # -- several ranks
 
     def _install_collectives(self):
-        """What comes from another rank is read from the card, where the exchange put it; nothing is known of it here."""
+        """What comes from another rank is read from the card, where the exchange put it: what that knows is known here as well, and nothing else is."""
         module = sys.modules.get("torch.distributed.distributed_c10d")
         package = sys.modules.get("torch.distributed")
         if module is None or package is None:
@@ -572,9 +574,15 @@ class Calls:
         def received(original):
             @functools.wraps(original)
             def collective(*args, **kwargs):
+                target = args[0] if args else next(iter(kwargs.values()), None)
                 if shadow.table:
-                    shadow.forget(args[0] if args else next(iter(kwargs.values()), None))
-                return original(*args, **kwargs)
+                    shadow.forget(target)
+                result = original(*args, **kwargs)
+                if shadow.on and original.__name__ in ARRIVED and not getattr(getattr(module, "_world", None), "pg_coalesce_state", True):
+                    for tensor in target if type(target) in (list, tuple) else (target,):
+                        if type(tensor) is self.torch.Tensor and tensor.is_cuda and self.is_integer(tensor):
+                            shadow.learn(tensor)
+                return result
 
             return collective
 
