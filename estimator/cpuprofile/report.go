@@ -66,24 +66,17 @@ func (w Weight) Bytes() int64 { return w[0] }
 // Kind is what the weight is.
 func (w Weight) Kind() WeightKind { return WeightKind(w[1]) }
 
-// Exception is the exception that ended a program.
-type Exception struct {
-	Type        string `json:"type"`
-	Text        string `json:"text"`
-	OutOfMemory bool   `json:"out_of_memory"`
-}
-
 // Report is what the Python layer of one process left beside its trace.
 type Report struct {
-	Schema    string     `json:"schema"`
-	PID       int        `json:"pid"`
-	Reason    string     `json:"reason"`
-	Exception *Exception `json:"exception"`
-	Python    string     `json:"python"`
-	Torch     string     `json:"torch"`
-	CUDA      *string    `json:"cuda"`
-	Rank      *int       `json:"rank"`
-	WorldSize *int       `json:"world_size"`
+	Schema    string           `json:"schema"`
+	PID       int              `json:"pid"`
+	Reason    string           `json:"reason"`
+	Exception *trace.Exception `json:"exception"`
+	Python    string           `json:"python"`
+	Torch     string           `json:"torch"`
+	CUDA      *string          `json:"cuda"`
+	Rank      *int             `json:"rank"`
+	WorldSize *int             `json:"world_size"`
 	// Recording is RecordingWhole or RecordingPublished.
 	Recording string `json:"recording"`
 	// Steps counts all steps of the optimizer, Iterations those in the trace.

@@ -46,13 +46,10 @@ const (
 
 // Report is what one process left.
 type Report struct {
-	Schema    string `json:"schema"`
-	Form      string `json:"form"`
-	Reason    string `json:"reason"`
-	Exception *struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	} `json:"exception"`
+	Schema    string           `json:"schema"`
+	Form      string           `json:"form"`
+	Reason    string           `json:"reason"`
+	Exception *trace.Exception `json:"exception"`
 	// WithoutContent is the operator that asked for a value that no tensor had; empty when none did.
 	WithoutContent     string `json:"without_content"`
 	Python             string `json:"python"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // launchers are the exceptions by which a process says that another one failed: in them the cause is not named.
@@ -14,7 +15,7 @@ var launchers = map[string]bool{
 
 // firstFailure is the exception that a run failed of: of the programs' own the earliest, as the other ranks fail of the
 // first one's absence; one of a launcher where nothing else was seen. Nil when there is none but of a full card.
-func firstFailure(processes []process) *Exception {
+func firstFailure(processes []process) *trace.Exception {
 	var first *Python
 	for i := range processes {
 		p := processes[i].python
@@ -34,7 +35,7 @@ func firstFailure(processes []process) *Exception {
 
 // readBeforeFailure is a hint at gresize where a program failed that had gone by values which only a kernel could have computed: on a real GPU it may
 // not have failed. Losses that were only printed or summed are not such values.
-func readBeforeFailure(processes []process, failure *Exception) (estimator.Reason, bool) {
+func readBeforeFailure(processes []process, failure *trace.Exception) (estimator.Reason, bool) {
 	for i := range processes {
 		p := processes[i].python
 		if p == nil || p.Exception != failure {

@@ -1,10 +1,14 @@
 package vgpu
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/gresize/gresize/estimator/trace"
+)
 
 func TestFirstFailure(t *testing.T) {
 	failed := func(kind string, ended float64, full bool) process {
-		return process{python: &Python{BeganUnix: 1000, WallSeconds: ended, Exception: &Exception{Type: kind, OutOfMemory: full}}}
+		return process{python: &Python{BeganUnix: 1000, WallSeconds: ended, Exception: &trace.Exception{Type: kind, OutOfMemory: full}}}
 	}
 	for _, c := range []struct {
 		name      string
@@ -31,7 +35,7 @@ func TestFirstFailure(t *testing.T) {
 
 func TestReadBeforeFailure(t *testing.T) {
 	failed := func(p Python, n *Native) process {
-		p.Exception = &Exception{Type: "ValueError"}
+		p.Exception = &trace.Exception{Type: "ValueError"}
 		return process{python: &p, native: n}
 	}
 	for _, c := range []struct {

@@ -103,27 +103,20 @@ type Tuning struct {
 	WorkspaceBytes int64 `json:"workspace_bytes"`
 }
 
-// Exception is the unhandled exception that ended a process.
-type Exception struct {
-	Type        string `json:"type"`
-	Text        string `json:"text"`
-	OutOfMemory bool   `json:"out_of_memory"`
-}
-
 // Python is what the Python layer of one process reports.
 type Python struct {
-	Schema          string     `json:"schema"`
-	PID             int        `json:"pid"`
-	Reason          string     `json:"reason"`
-	Exception       *Exception `json:"exception"`
-	Python          string     `json:"python"`
-	Torch           string     `json:"torch"`
-	CUDA            *string    `json:"cuda"`
-	CuDNN           *int       `json:"cudnn"`
-	CUDAInitialized bool       `json:"cuda_initialized"`
-	Virtual         bool       `json:"virtual"`
-	Rank            *int       `json:"rank"`
-	WorldSize       *int       `json:"world_size"`
+	Schema          string           `json:"schema"`
+	PID             int              `json:"pid"`
+	Reason          string           `json:"reason"`
+	Exception       *trace.Exception `json:"exception"`
+	Python          string           `json:"python"`
+	Torch           string           `json:"torch"`
+	CUDA            *string          `json:"cuda"`
+	CuDNN           *int             `json:"cudnn"`
+	CUDAInitialized bool             `json:"cuda_initialized"`
+	Virtual         bool             `json:"virtual"`
+	Rank            *int             `json:"rank"`
+	WorldSize       *int             `json:"world_size"`
 	// Node is the number of the node that the rank would be on.
 	Node int `json:"node"`
 	// Cards are the numbers on the node of the cards that the program sees, where it was given some of them.
