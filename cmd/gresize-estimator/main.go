@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,6 +24,7 @@ import (
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -35,7 +37,33 @@ func main() {
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "gresize estimator:", err)
 		stop()
-		os.Exit(1)
+		os.Exit(codeOf(err))
+	}
+}
+
+// Exit codes, as those of gresize.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a command line that asks for nothing that there is.
+type usageError struct{ error }
+
+func codeOf(err error) int {
+	if errors.As(err, &usageError{}) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// arguments makes the fault that a rule finds one of usage, and says what is wanted.
+func arguments(rule cobra.PositionalArgs, wanted string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if rule(c, args) != nil {
+			return usageError{fmt.Errorf("%s: %s wanted, %d given; see %s --help", c.Name(), wanted, len(args), c.CommandPath())}
+		}
+		return nil
 	}
 }
 
@@ -44,14 +72,22 @@ func newRootCommand() *cobra.Command {
 		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", Version: release.Version(), SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "gresize estimator"}, // what a person types
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("there is no command %q; see gresize estimator --help", args[0])}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(newListCommand(), newRunCommand(), newCheckCommand(), newServeCommand())
 	return root
 }
 
 func newListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "The bundled estimators, and how a command is run for each", Args: cobra.NoArgs,
+		Use: "list", Short: "The bundled estimators, and how a command is run for each", Args: arguments(cobra.NoArgs, "no argument is"),
 		Example: "  gresize estimator list",
 		RunE: func(c *cobra.Command, _ []string) error {
 			w := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
@@ -72,12 +108,18 @@ func newRunCommand() *cobra.Command {
 	var bundle, card string
 	var timeout time.Duration
 	c := &cobra.Command{
-		Use: "run PLUGIN --bundle FILE --gpu NAME [-- ARGS]", Short: "Ask a plugin about a bundle, and print its answer", Args: cobra.MinimumNArgs(1),
+		Use: "run PLUGIN --bundle FILE --gpu NAME [-- ARGS]", Short: "Ask a plugin about a bundle, and print its answer", Args: arguments(cobra.MinimumNArgs(1), "a PLUGIN is"),
 		Example: "  gresize estimate --bundle job.gresize -- python train.py\n  gresize estimator run ./my-estimator --bundle job.gresize --gpu a100-80",
 		RunE: func(c *cobra.Command, args []string) error {
+			if bundle == "" || card == "" {
+				return usageError{errors.New("run: --bundle FILE and --gpu NAME are wanted; see gresize estimator run --help")}
+			}
 			profile, err := gpu.Load(card)
 			if err != nil {
-				return err
+				return usageError{err}
+			}
+			if err := regular.Check(bundle); err != nil {
+				return fmt.Errorf("--bundle: %w", err)
 			}
 			path, err := filepath.Abs(bundle)
 			if err != nil {
@@ -89,8 +131,6 @@ func newRunCommand() *cobra.Command {
 	c.Flags().StringVar(&bundle, "bundle", "", "the trace bundle `FILE` (gresize estimate --bundle writes one)")
 	c.Flags().StringVar(&card, "gpu", "", "the GPU `NAME` (gresize gpu list)")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "the time for the answer")
-	_ = c.MarkFlagRequired("bundle") // the flag is there
-	_ = c.MarkFlagRequired("gpu")
 	return c
 }
 
@@ -122,7 +162,7 @@ func runPlugin(ctx context.Context, args []string, r contract.Request, timeout t
 
 func newCheckCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "check PLUGIN [-- ARGS]", Short: "Run the contract suite on a plugin", Args: cobra.MinimumNArgs(1),
+		Use: "check PLUGIN [-- ARGS]", Short: "Run the contract suite on a plugin", Args: arguments(cobra.MinimumNArgs(1), "a PLUGIN is"),
 		Example: "  gresize estimator check ./my-estimator\n  gresize estimator check /usr/bin/python3 -- my_estimator.py",
 		RunE: func(c *cobra.Command, args []string) error {
 			command, err := commandOf(args)
@@ -174,11 +214,11 @@ func report(results []contracttest.Result, stdout io.Writer) error {
 
 func newServeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "serve NAME", Short: "Be a plugin: a bundled estimator, for a host to start", Args: cobra.ExactArgs(1), ValidArgs: bundled.Names(),
+		Use: "serve NAME", Short: "Be a plugin: a bundled estimator, for a host to start", Args: arguments(cobra.ExactArgs(1), "one NAME is"), ValidArgs: bundled.Names(),
 		RunE: func(_ *cobra.Command, args []string) error {
 			method, err := bundled.Find(args[0])
 			if err != nil {
-				return err
+				return usageError{err}
 			}
 			contract.Serve(plugin.Estimator{Method: method})
 			return nil

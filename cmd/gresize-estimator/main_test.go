@@ -108,16 +108,24 @@ func TestCheckOfAPluginThatFloods(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	for says, args := range map[string][]string{
-		"no-such-plugin":    {"check", "no-such-plugin"},
-		`flag(s) "bundle"`:  {"run", "sh", "--gpu", "a100-80"},
-		"nocard":            {"run", "sh", "--bundle", "x", "--gpu", "nocard"},
-		"there are vgpu":    {"serve", "nobody"},
-		"unknown command":   {"dance"},
-		"requires at least": {"check"},
+	for _, c := range []struct {
+		says string
+		code int
+		args []string
+	}{
+		{"no-such-plugin", exitFailed, []string{"check", "no-such-plugin"}},
+		{"--bundle FILE and --gpu NAME are wanted", exitUsage, []string{"run", "sh", "--gpu", "a100-80"}},
+		{"nocard", exitUsage, []string{"run", "sh", "--bundle", "x", "--gpu", "nocard"}},
+		{"--bundle: stat no-bundle: no such file", exitFailed, []string{"run", "sh", "--bundle", "no-bundle", "--gpu", "a100-80"}},
+		{"there are vgpu", exitUsage, []string{"serve", "nobody"}},
+		{`no command "dance"; see gresize estimator --help`, exitUsage, []string{"dance"}},
+		{"a PLUGIN is wanted, 0 given", exitUsage, []string{"check"}},
+		{"no argument is wanted, 1 given", exitUsage, []string{"list", "all"}},
+		{"--dance", exitUsage, []string{"list", "--dance"}},
+		{"exit status 0) before it said where it listens", exitFailed, []string{"run", "true", "--bundle", "../../estimator/bundled/testdata/vgpu.bundle", "--gpu", "a100-80"}},
 	} {
-		if _, _, err := execute(t, args...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%v: %v, want %q", args, err, says)
+		if _, _, err := execute(t, c.args...); err == nil || !strings.Contains(err.Error(), c.says) || codeOf(err) != c.code {
+			t.Errorf("%v: %v, want %q", c.args, err, c.says)
 		}
 	}
 }

@@ -52,6 +52,9 @@ believed, nobody else. Each run of a job is told once.`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			told := epilog.Told{Schema: epilog.SchemaTold, JobID: job, Node: node, Outcome: outcome}
+			if job == 0 || memory == "" {
+				return usageError(errors.New("actual add: --job ID and --gpu-memory SIZE are wanted"))
+			}
 			bytes, err := parseSize(memory)
 			if err != nil {
 				return usageError(fmt.Errorf("--gpu-memory: %w", err))

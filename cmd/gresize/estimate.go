@@ -114,8 +114,13 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 
 // check refuses flags that make no sense.
 func (flags *estimateFlags) check(verb string) error {
-	if flags.gpus < 1 || flags.steps < 1 || flags.budget <= 0 {
-		return usageError(fmt.Errorf("%s: --gpus, --steps and --budget must be positive", verb))
+	for _, n := range []struct {
+		name, value string
+		wrong       bool
+	}{{"gpus", fmt.Sprint(flags.gpus), flags.gpus < 1}, {"steps", fmt.Sprint(flags.steps), flags.steps < 1}, {"budget", flags.budget.String(), flags.budget <= 0}} {
+		if n.wrong {
+			return usageError(fmt.Errorf("%s: --%s %s: it must be positive", verb, n.name, n.value))
+		}
 	}
 	if flags.gpus > probe.MaxDevices {
 		return usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))

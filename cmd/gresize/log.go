@@ -51,6 +51,8 @@ func (p *logPath) open(cmd *cobra.Command) (*decisionlog.Log, error) {
 		return nil, fmt.Errorf("%w; the log is for root and SlurmUser: sudo, or ask the administrator (or the page of decisions, where the site has one)", err)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w; has gresized run here? --db names another file", err)
+	case errors.Is(err, decisionlog.ErrNoLog):
+		return nil, fmt.Errorf("%w; --db names another file", err)
 	}
 	return log, err
 }

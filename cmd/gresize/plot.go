@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/plot"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -75,7 +76,7 @@ func canWrite(path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder: name a file", path)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	f, err := regular.CreateBeside(path)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func canWrite(path string) error {
 
 // writeWhole writes a file so that it is there whole or not at all.
 func writeWhole(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-")
+	f, err := regular.CreateBeside(path)
 	if err != nil {
 		return err
 	}

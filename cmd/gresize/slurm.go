@@ -62,8 +62,11 @@ started with the plugin, or when what was named cannot be read; a slurm.conf tha
 				report.Findings = append(report.Findings, loadcheck.Finding{Level: loadcheck.Note,
 					Text: fmt.Sprintf("slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: %v (name it with --conf, or give --conf= where there is none)", noConf)})
 			}
-			if err != nil {
+			if err != nil && named {
 				return errors.Join(err, noConf)
+			}
+			if err != nil {
+				return err
 			}
 			if asJSON {
 				if err := printJSON(cmd, report); err != nil {

@@ -43,3 +43,13 @@ func TestSlurmCheckWithoutSlurmConf(t *testing.T) {
 		}
 	}
 }
+
+// TestSlurmCheckOfNoPlugin: of a plugin that is not there it is said that it is not there, and nothing of a slurm.conf that nobody named.
+func TestSlurmCheckOfNoPlugin(t *testing.T) {
+	t.Setenv("SLURM_CONF", "")
+	none := filepath.Join(t.TempDir(), "none.so")
+	var out, said bytes.Buffer
+	if code := run(t.Context(), []string{"slurm", "check", none}, &out, &said); code != exitError || strings.TrimSpace(said.String()) != "gresize: stat "+none+": no such file or directory" {
+		t.Errorf("exit code %d: %s", code, said.String())
+	}
+}

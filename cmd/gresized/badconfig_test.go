@@ -176,7 +176,7 @@ func TestNoConfiguration(t *testing.T) {
 	}
 	for _, c := range []struct{ path, says string }{
 		{pipe, "the configuration cannot be read: a pipe and no regular file: save what comes out of it, and name that file (is it a file that the user of the daemon may read?)"},
-		{filepath.Join(dir, "none"), "there is no configuration: no such file or directory (begin with the annotated example /usr/share/doc/gresize/gresize.toml, or name another file with -config)"},
+		{filepath.Join(dir, "none"), "there is no configuration: no such file or directory (begin with the annotated example /usr/share/doc/gresize/gresize.toml, or name another file)"},
 		{dir, "the configuration cannot be read: is a directory (is it a file that the user of the daemon may read?)"},
 	} {
 		for _, option := range []string{"-check", "-config"} {

@@ -58,7 +58,7 @@ func unreadable(path string, err error) *FileError {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		fault.Problem = "there is no configuration: " + reason(err)
-		fault.Hint = "begin with the annotated example /usr/share/doc/gresize/gresize.toml, or name another file with -config"
+		fault.Hint = "begin with the annotated example /usr/share/doc/gresize/gresize.toml, or name another file"
 	case errors.Is(err, fs.ErrPermission):
 		fault.Hint = fmt.Sprintf("user %d may not read it: chmod a+r, or chown it to the user of the daemon", os.Geteuid())
 	}

@@ -32,6 +32,9 @@ const synchronousFull = 2
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// ErrNoLog says that the file is something else than a decision log.
+var ErrNoLog = errors.New("no decision log")
+
 // ErrNewerSchema says that the file was written by a later release; it is refused, never renamed or changed.
 var ErrNewerSchema = errors.New("the decision log was written by a newer gresize")
 
@@ -90,7 +93,11 @@ func OpenReadOnly(ctx context.Context, path string) (*Log, error) {
 		err = ours(ctx, db, path)
 	}
 	switch {
+	case damaged(err):
+		err = fmt.Errorf("%s: it is %w, or a damaged one: %w", path, ErrNoLog, err)
 	case err != nil:
+	case have == 0:
+		err = fmt.Errorf("%s: it is %w: there is nothing in it (start gresized once, it begins one)", path, ErrNoLog)
 	case have > want:
 		err = newer(path, have, want)
 	case have < want:
@@ -212,7 +219,7 @@ func ours(ctx context.Context, db *sql.DB, path string) error {
 		return fmt.Errorf("open decision log: %w", err)
 	}
 	if things > 0 && columns < 3 {
-		return fmt.Errorf("%s is an SQLite file and no decision log: it has no table of jobs; name the file that gresized writes (log.path)", path)
+		return fmt.Errorf("%s is an SQLite file and %w: it has no table of jobs; name the file that gresized writes (log.path)", path, ErrNoLog)
 	}
 	return nil
 }

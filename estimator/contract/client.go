@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/gresize/gresize/estimator"
@@ -85,6 +86,13 @@ func Start(ctx context.Context, command Command) (*Client, error) {
 		reason := ErrStart
 		if p.output.flooded() {
 			reason = ErrFlood
+		}
+		select {
+		case <-p.done: // go-plugin's words for it speak of lines and of its own protocol
+			if ctx.Err() == nil && strings.Contains(err.Error(), "Failed to read any lines") {
+				err = fmt.Errorf("it ended (%s) before it said where it listens: is it an estimator plugin? docs/plugins.md says what one does", p.epitaph())
+			}
+		case <-time.After(drainDuration):
 		}
 		return nil, fmt.Errorf("%w: %w%s", reason, err, p.lastWords())
 	}

@@ -118,7 +118,7 @@ func TestStartFaults(t *testing.T) {
 		"no program": {Command{Path: "/nonexistent/plugin"}, "no such file"},
 		"relative":   {Command{Path: "plugin"}, "absolute"},
 		"no plugin":  {Command{Path: "/bin/echo", Args: []string{"hello"}}, "hello"},
-		"ends":       {Command{Path: "/bin/false"}, ""},
+		"ends":       {Command{Path: "/bin/false"}, "it ended (exit status 1) before it said where it listens: is it an estimator plugin?"},
 		"silent":     {command(t, "silent"), ""},
 		"elsewhere":  {command(t, "elsewhere"), "127.0.0.1:1"},
 	} {

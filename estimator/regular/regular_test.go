@@ -12,6 +12,19 @@ import (
 	"github.com/gresize/gresize/estimator/regular"
 )
 
+func TestCreateBesideSpeaksOfTheFileItself(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "file")
+	if _, err := regular.CreateBeside(path); err == nil || err.Error() != "write "+path+": no such file or directory" {
+		t.Error(err)
+	}
+	path = filepath.Join(t.TempDir(), "file")
+	f, err := regular.CreateBeside(path)
+	if err != nil || filepath.Dir(f.Name()) != filepath.Dir(path) || f.Name() == path {
+		t.Fatal(f, err)
+	}
+	f.Close()
+}
+
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

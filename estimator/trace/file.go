@@ -116,7 +116,7 @@ func (l *limitedWriter) Write(p []byte) (int, error) {
 // WriteFile writes a bundle so that path holds either all of it or what it held before.
 func WriteFile(path string, b *Bundle) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+"-")
+	f, err := regular.CreateBeside(path)
 	if err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}

@@ -1,11 +1,12 @@
 // Package flags has the flags of a program that are whole numbers read in
-// decimal digits, as people and Slurm write them.
+// decimal digits, as people and Slurm write them, and those that are times.
 package flags
 
 import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/gresize/gresize/estimator/quantity"
@@ -28,16 +29,33 @@ func (d decimal) Set(text string) error {
 	}
 	before := d.String()
 	if err := d.Value.Set(number); err != nil {
+		if errors.Is(err, strconv.ErrRange) {
+			err = errors.New("the number is out of range")
+		}
 		return errors.Join(err, d.Value.Set(before)) // of a number out of range the nearest one is kept otherwise
 	}
 	return nil
 }
 
-// Decimal has every flag of the set that is a whole number read in decimal digits. It is asked after the flags are defined.
+type duration struct{ pflag.Value }
+
+// Set says how a time is written.
+func (d duration) Set(text string) error {
+	before := d.String()
+	if d.Value.Set(text) != nil {
+		return errors.Join(errors.New("write a time with its unit, such as 90s, 5m or 1h30m"), d.Value.Set(before)) // it is 0 otherwise
+	}
+	return nil
+}
+
+// Decimal has every flag of the set that is a whole number read in decimal digits, and of every time says how it is written. It is asked after the flags are defined.
 func Decimal(set *pflag.FlagSet) {
 	set.VisitAll(func(f *pflag.Flag) {
-		if kind := f.Value.Type(); strings.TrimRight(strings.TrimPrefix(kind, "u"), "0123456789") == "int" {
+		switch kind := f.Value.Type(); {
+		case strings.TrimRight(strings.TrimPrefix(kind, "u"), "0123456789") == "int":
 			f.Value = decimal{f.Value}
+		case kind == "duration":
+			f.Value = duration{f.Value}
 		}
 	})
 }

@@ -3,9 +3,24 @@ package flags
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
+
+func TestTimes(t *testing.T) {
+	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	limit := set.Duration("limit", time.Minute, "")
+	Decimal(set)
+	if err := set.Parse([]string{"--limit", "90s"}); err != nil || *limit != 90*time.Second {
+		t.Errorf("%v %v", *limit, err)
+	}
+	for _, text := range []string{"5", "x", "", "99999999h"} {
+		if err := set.Parse([]string{"--limit", text}); err == nil || !strings.Contains(err.Error(), "such as 90s") || *limit != 90*time.Second {
+			t.Errorf("%q: %v %v", text, *limit, err)
+		}
+	}
+}
 
 func TestDecimal(t *testing.T) {
 	set := pflag.NewFlagSet("test", pflag.ContinueOnError)
