@@ -354,5 +354,19 @@ def several_optimizers():
     Several().fit()
 
 
+def master_weights():
+    """Weights of half precision, and a list of copies of several lengths that the optimizer has."""
+    net = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 8)).cuda().half()
+    masters = [p.detach().clone().float() for p in net.parameters()]
+    optimizer = torch.optim.Adam(masters)
+    for _ in range(10**6):
+        net(torch.zeros(32, 256, device="cuda", dtype=torch.half)).square().mean().backward()
+        for parameter, master in zip(net.parameters(), masters):
+            master.grad, parameter.grad = parameter.grad.float(), None
+        optimizer.step()
+        for master in masters:
+            master.grad = None
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -9,7 +9,7 @@ import re
 import time
 import types
 
-from . import light, sources, steadiness
+from . import light, sources
 from .expressions import constant_key, path_of
 from .growth import width
 from .sources import resolve
@@ -24,7 +24,7 @@ MOST_SECONDS = 0.8
 LEAST_LENGTH = 8
 LEAST_ITEMS = 2
 # Nobody minds an item that is longer by this share.
-MOST_SPREAD = steadiness.MOST_SPREAD
+MOST_SPREAD = 0.05
 CONTAINERS = (list, tuple, dict, collections.defaultdict, collections.OrderedDict, collections.deque)
 # Functions that are given a table to choose or to take from.
 TAKES = {"list", "iter", "sorted", "tuple", "enumerate", "zip", "cycle", "choice", "choices", "sample", "shuffle", "tqdm"}
@@ -40,6 +40,15 @@ class Lists:
     def __init__(self):
         self.seen = {}  # (code, name, place) -> shapes, one a step
         self.varies = ""
+        self.trained = set()  # ids of what optimizers change, which they hold
+
+    def trains(self, optimizer):
+        """What an optimizer changes is no batch: copies of weights are plain tensors."""
+        self.trained.update(id(p) for group in optimizer.param_groups for p in group["params"])
+
+    def _are_trained(self, values):
+        parts = [p for v in _some(values, MOST_PARTS) for p in (v[:MOST_PARTS] if isinstance(v, (list, tuple)) else [v])]
+        return any(id(p) in self.trained for p in parts)
 
     def observe(self, code, moment, loops):
         """A training step has ended: the tensors that a function has under names that the step assigns."""
@@ -58,7 +67,7 @@ class Lists:
         for statements, scope, own in read(frames, scopes):
             numbers.update(_bounds(statements, scope))
             for node, value in taken_from(statements, scope, own):
-                if len(known) < MOST_LISTS and id(value) not in known and len(value) >= LEAST_ITEMS:
+                if len(known) < MOST_LISTS and id(value) not in known and len(value) >= LEAST_ITEMS and not self._are_trained(value):
                     known[id(value)] = value, "%s line %d" % (_file(scope), getattr(node, "lineno", 0))
         for loader in loaders[:MOST_PARTS]:
             for value in _of_data_set(getattr(loader, "dataset", None), 0):

@@ -117,6 +117,8 @@ class Watch:
                 _quietly(self.ledger.observe, self.optimizers)
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
+            if count == 1:
+                _quietly(self.horizon.lists.trains, optimizer)
             if count == 1 and self.layers is not None:
                 _quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
