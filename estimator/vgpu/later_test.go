@@ -139,6 +139,14 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"sorted_by_length", "batches_vary", "length 1009"}, {"batches_are_made_before", "batches_vary", "length 519"}, {"examples_of_a_table", "batches_vary", "length 4000"},
 			{"a_mixture", "phase_not_reached", "samples of (4096,)"}, {"tensors_by_chance", "batches_vary", "length 4096"},
 		}, false},
+		{"testdata/sweeps.py", []row{
+			{"maps", "phase_not_reached", "sweeps.py line"}, {"keywords", "phase_not_reached", "sweeps.py line"}, {"jobs", "phase_not_reached", "sweeps.py line"}, {"a_study", "phase_not_reached", "sweeps.py line"},
+		}, true},
+		{"testdata/sweeps.py", []row{{"maps_rates", "", ""}, {"a_study_of_a_rate", "", ""}, {"seeds", "", ""}, {"read_by_threads", "", ""}}, true},
+		{"testdata/sweeps.py", []row{
+			{"maps_a_lambda", "phase_not_reached", ""}, {"threads", "phase_not_reached", ""}, {"product_of_a_table", "phase_not_reached", ""}, {"nested_tables", "phase_not_reached", ""},
+			{"command_lines", "phase_not_reached", ""}, {"positions", "phase_not_reached", ""}, {"smaller_ones", "", ""}, {"jobs_of_rates", "", ""},
+		}, false},
 		{"testdata/matching.py", []row{{"a_case", "phase_not_reached", "19997 steps"}}, false},
 		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}, {"asks_for_its_names", "", ""}}, false},
 	} {
@@ -181,6 +189,17 @@ func TestOtherProcessesAreWaitedFor(t *testing.T) {
 	// On a busy machine PyTorch takes longer to be imported than anything is waited for; that is said.
 	if o.failed || e.Confidence != estimator.Low || !all && !hasReason(e, "phase_not_reached") {
 		t.Errorf("failed %v, %d processes used the card, confidence %s, %q\n%s", o.failed, len(e.Ranks), e.Confidence, e.Reasons, o.output)
+	}
+}
+
+// TestSettingsOfAPool: a process of a pool may be given larger settings than those that it was seen with.
+func TestSettingsOfAPool(t *testing.T) {
+	if os.Getenv("GRESIZE_NIGHTLY") == "" {
+		return // two starts of PyTorch
+	}
+	o := runPython(t, "2.6.0", 1, []string{"testdata/sweeps.py", "an_executor"}) // which fails, since its process has gone
+	if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !hasReason(e, "phase_not_reached") {
+		t.Errorf("confidence %s, %q\n%s", e.Confidence, e.Reasons, o.output)
 	}
 }
 

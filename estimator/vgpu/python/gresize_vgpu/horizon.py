@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from . import chosen, comprehended, light, lists, sources
+from . import chosen, comprehended, grids, light, lists, sources
 from .expressions import PLAIN, Unknown, constant_key, evaluate, paths_in
 from .growth import Growth, Reach
 from .motions import MOST_TURNS, NOW, UNBOUNDED, Motions, Own, things
@@ -168,6 +168,7 @@ class Look:
     """One look ahead."""
 
     def __init__(self, horizon, frame, number, step_seconds, allowed_steps, fed, loader_rows):
+        self.frame = frame
         self.horizon, self.number, self.step_seconds, self.allowed_steps, self.fed = horizon, number, step_seconds, allowed_steps, fed
         self.deadline = time.thread_time() + MOST_LOOKING_SECONDS
         self.scale = light.Scale(self._always)
@@ -209,6 +210,8 @@ class Look:
             body = sources.body_of(scope.node)
             self._branches(body, None, scope, filename, UNBOUNDED, False)
             self._sizes(body, scope, filename, UNBOUNDED)
+        for filename, line in grids.Grids(self.frame, self.frames, self.reach.scopes, self.fed).places():
+            self.horizon.name(self.horizon.changing, filename, line, None)
         for filename, line in chosen.functions(self.frames, self.reach.scopes, self.horizon.lines):
             self.horizon.name(self.horizon.changing, filename, line, None)
 
