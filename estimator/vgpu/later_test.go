@@ -107,7 +107,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"goes_round_more", "phase_not_reached", ""}, {"by_chance_of_torch", "phase_not_reached", ""}, {"keeps_by_key", "memory_grows", ""}, {"keeps_on_a_heap", "memory_grows", ""},
 		}, false},
 		{"testdata/evaluations.py", []row{
-			{"a_larger_batch", "phase_not_reached", ""}, {"a_loader_is_made", "phase_not_reached", ""}, {"samples_more", "phase_not_reached", ""},
+			{"a_larger_batch", "phase_not_reached", ""}, {"a_loader_is_made", "phase_not_reached", ""}, {"a_trainer_with_a_larger_batch", "phase_not_reached", "every 500 steps with batches of 4096, not 8"}, {"samples_more", "phase_not_reached", ""},
 			{"the_same_batch", "run_cut_short", "an evaluation was not reached"}, {"estimates_its_loss", "run_cut_short", "an evaluation was not reached"},
 			{"the_same_loader", "run_cut_short", "an evaluation was not reached"}, {"samples_few", "run_cut_short", "an evaluation was not reached"},
 		}, true},
@@ -115,6 +115,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"a_larger_batch_is_made", "phase_not_reached", ""}, {"a_loader_is_made_by_a_setting", "phase_not_reached", ""},
 			{"samples_more_from_a_loader", "phase_not_reached", ""}, {"starts_from_zeros", "phase_not_reached", ""}, {"the_whole_data_set", "phase_not_reached", ""},
 			{"larger_parts", "phase_not_reached", ""}, {"without_a_cast", "phase_not_reached", ""}, {"a_method", "phase_not_reached", ""},
+			{"a_trainer_keeps_all", "memory_grows", "eval_accumulation_steps"}, {"a_trainer_with_the_same_batch", "run_cut_short", "every 500 steps"},
 			{"by_callbacks", "phase_not_reached", ""}, {"gathers_outputs", "memory_grows", "batches were not read, and each leaves 131072 bytes"}, {"gathers_numbers", "", ""},
 			{"the_same_noise", "run_cut_short", "an evaluation was not reached"}, {"with_a_cast", "run_cut_short", "an evaluation was not reached"},
 		}, false},
@@ -140,12 +141,12 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"a_mixture", "phase_not_reached", "samples of (4096,)"}, {"tensors_by_chance", "batches_vary", "length 4096"},
 		}, false},
 		{"testdata/sweeps.py", []row{
-			{"maps", "phase_not_reached", "sweeps.py line"}, {"keywords", "phase_not_reached", "sweeps.py line"}, {"jobs", "phase_not_reached", "sweeps.py line"}, {"a_study", "phase_not_reached", "sweeps.py line"},
+			{"maps", "phase_not_reached", "sweeps.py line"}, {"keywords", "phase_not_reached", "sweeps.py line"}, {"jobs", "phase_not_reached", "sweeps.py line"}, {"drawn_settings", "phase_not_reached", ""}, {"folds_are_kept", "memory_grows", ""}, {"a_study", "phase_not_reached", "sweeps.py line"},
 		}, true},
-		{"testdata/sweeps.py", []row{{"maps_rates", "", ""}, {"a_study_of_a_rate", "", ""}, {"seeds", "", ""}, {"read_by_threads", "", ""}}, true},
+		{"testdata/sweeps.py", []row{{"maps_rates", "", ""}, {"a_study_of_a_rate", "", ""}, {"seeds", "", ""}, {"folds", "", ""}, {"read_by_threads", "", ""}}, true},
 		{"testdata/sweeps.py", []row{
 			{"maps_a_lambda", "phase_not_reached", ""}, {"threads", "phase_not_reached", ""}, {"product_of_a_table", "phase_not_reached", ""}, {"nested_tables", "phase_not_reached", ""},
-			{"command_lines", "phase_not_reached", ""}, {"positions", "phase_not_reached", ""}, {"smaller_ones", "", ""}, {"jobs_of_rates", "", ""},
+			{"command_lines", "phase_not_reached", ""}, {"positions", "phase_not_reached", ""}, {"weights_are_kept", "memory_grows", ""}, {"a_random_search_of_rates", "", ""}, {"smaller_ones", "", ""}, {"jobs_of_rates", "", ""},
 		}, false},
 		{"testdata/matching.py", []row{{"a_case", "phase_not_reached", "19997 steps"}}, false},
 		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}, {"asks_for_its_names", "", ""}}, false},

@@ -1,4 +1,5 @@
 """Evaluations and samplings that the first steps do not reach: evaluations.py CASE. The first ones make sizes that the training has not; the others do not."""
+import os
 import sys
 
 import torch
@@ -204,7 +205,29 @@ def gathers_outputs():
             print(torch.cat(found).mean().item())
 
 
+def by_a_library(metrics=None, **given):
+    """A trainer of a library is told every how many steps to evaluate, and with what."""
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
+    from transformers import Trainer, TrainingArguments
+
+    Trainer(model, TrainingArguments(**given), lambda rows: update(batch(rows)), testing, metrics).train()
+
+
+def a_trainer_with_a_larger_batch():
+    by_a_library(per_device_eval_batch_size=4096)
+
+
+def a_trainer_keeps_all():
+    """What the network says of each sample is kept on the card until the evaluation ends, for the metrics."""
+    by_a_library(lambda predictions: {"n": len(predictions)})
+
+
 # --- none of their own
+
+
+def a_trainer_with_the_same_batch():
+    by_a_library()
+
 
 
 def the_same_batch():

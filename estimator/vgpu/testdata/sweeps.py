@@ -1,9 +1,11 @@
 """Settings that one process goes through by something else than a loop of its own: sweeps.py CASE. The first ones have larger ones to come; the others do not."""
 import argparse
 import concurrent.futures
+import copy
 import itertools
 import multiprocessing
 import os
+import random
 import sys
 from dataclasses import dataclass
 
@@ -118,7 +120,66 @@ def a_study():
     optuna.create_study().optimize(objective, n_trials=20)
 
 
+def drawn_settings():
+    """A random search, whose runs read a loader."""
+    chance, best = random.Random(0), None
+    space = {"width": [256, 512, 8192], "rate": [1e-3, 1e-4]}
+    for i in range(30):
+        chosen = {k: chance.choice(v) for k, v in space.items()}
+        score = train(batch=64, **chosen)
+        best = score if best is None else min(score, best)
+
+
+def build(width=1024):
+    return nn.Sequential(nn.Linear(512, width), nn.ReLU(), nn.Linear(width, 512))
+
+
+def fits(model, folds=1):
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(MANY):
+        optimizer.zero_grad()
+        model(torch.randn(64, 512, device="cuda")).square().mean().backward()
+        optimizer.step()
+
+
+def folds_are_kept():
+    """The networks of all folds stay on the card."""
+    models = []
+    for fold in range(5):
+        model = build().cuda()
+        fits(model)
+        models.append(model)
+
+
+def weights_are_kept():
+    states = []
+    for fold in range(5):
+        model = build().cuda()
+        fits(model)
+        states.append(copy.deepcopy(model.state_dict()))
+
+
 # --- none
+
+
+def folds():
+    """One network after the other, each of which has room where a step had its activations."""
+    scores = []
+    for fold in range(5):
+        model = build(128).cuda()
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(MANY):
+            optimizer.zero_grad()
+            loss = model(torch.randn(4096, 512, device="cuda")).square().mean()
+            loss.backward()
+            optimizer.step()
+        scores.append(loss.item())
+
+
+def a_random_search_of_rates():
+    for i in range(30):
+        rate, seed = 10 ** random.uniform(-5, -2), random.randrange(1000)
+        train(256, 64, rate, seed)
 
 
 def maps_rates():

@@ -1,5 +1,7 @@
 """Loops that are comprehensions, such as `{c: train(c) for c in grid}`, and what an outer loop keeps each time that it goes round."""
 import ast
+import itertools
+import sys
 
 from . import light, sources
 from .expressions import path_of
@@ -56,6 +58,24 @@ def _statements(node, behind):
     return found[:-1] + [(found[-1][0], behind)]
 
 
+def fit_beside(statements, scope):
+    """id of a call -> whether the network that it makes anew has room beside all that is there now, in what a step takes for a while: only then an outer
+    loop needs no more for a moment. Of classes and of functions of the program's that are assigned to a name which is a network on the card."""
+    torch, found = sys.modules["torch"], {}
+    for node in sources.inside(statements):
+        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+        network = resolve(target, scope) if isinstance(target, ast.Name) else None
+        if not light.is_module(network):
+            continue
+        held = [t for t in itertools.chain(network.parameters(), network.buffers()) if t.is_cuda]
+        room = torch.cuda.max_memory_allocated() - torch.cuda.memory_allocated()
+        for call in ast.walk(node.value):
+            callee = resolve(call.func, scope) if isinstance(call, ast.Call) else None
+            if isinstance(callee, type) or sources.is_users_function(callee):
+                found[id(call)] = sum(t.numel() * t.element_size() for t in held) <= room
+    return found
+
+
 def kept(statements, loop, scope):
     """The line where an outer loop puts a tensor of the GPU each time into something that outlives its turn, and that nothing empties; None where it does not."""
     own = loop.assigned()
@@ -65,7 +85,29 @@ def kept(statements, loop, scope):
         if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and light.keeps([node], scope, lambda name: name not in own and name not in emptied):
             if not _is_small(node, scope):
                 return node.lineno
+        if isinstance(node, ast.Expr) and _keeps_network(node.value, scope, own, emptied):
+            return node.lineno
     return None
+
+
+def _keeps_network(call, scope, own, emptied):
+    """Whether a network that a loop makes anew, or a copy of one or of its weights, is put into a list that outlives the turn."""
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in ("append", "add", "insert") or type(resolve(call.func.value, scope)) not in (list, set):
+        return False
+    root = (path_of(call.func.value) or "").partition(".")[0]
+    if root in own or path_of(call.func.value) in emptied:
+        return False
+    for given in call.args:
+        inside = list(ast.walk(given))
+        networks = [n for n in inside if isinstance(n, ast.Name) and light.is_module(resolve(n, scope))]
+        named = {n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "") for n in inside if isinstance(n, ast.Call)}
+        whole = isinstance(given, ast.Name) or "deepcopy" in named or "state_dict" in named or isinstance(given, (ast.Tuple, ast.Dict))
+        if named & {"cpu", "score", "item"} or not whole:
+            continue
+        for network in networks:
+            if (network.id in own or "deepcopy" in named) and any(p.is_cuda for p in resolve(network, scope).parameters()):
+                return True
+    return False
 
 
 def _is_small(node, scope):

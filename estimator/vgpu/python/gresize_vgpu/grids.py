@@ -24,7 +24,7 @@ SEARCHES = ("optuna", "hyperopt", "ray.tune", "wandb.agents", "sklearn.model_sel
 # Settings of which another number or word takes no memory of the card.
 HARMLESS = re.compile(
     r"seed|fold|epoch|step|iter|patience|warm|every|interval|log|save|worker|^run$|trial|^id$|_id$|rank|gpu|device|^lr|rate|decay|momentum|beta|eps|"
-    r"^name$|run_name|exp|path|dir|^out|file|^tag|desc|note|verbose|print|repeat")
+    r"^start|offset|shift|^name$|run_name|exp|path|dir|^out|file|^tag|desc|note|verbose|print|repeat")
 
 
 class Grids:
@@ -95,8 +95,23 @@ class Grids:
         names = inner.f_code.co_varnames[: inner.f_code.co_argcount + inner.f_code.co_kwonlyargcount]
         now = {n: now.get(n) for n in names}
         for call, settings in self._jobs(sources.body_of(node), scope, inner.f_code, names):
-            if settings is not None and _grows(now, settings, True):
+            if _grows(now, settings, True):
                 yield outer.f_code.co_filename, call.lineno
+        for call in self._drawn(node, outer, scope, inner.f_code):
+            yield outer.f_code.co_filename, call.lineno
+
+    @staticmethod
+    def _drawn(node, frame, scope, code):
+        """The calls in a loop that give a function settings that chance has chosen anew."""
+        module = sources.tree(frame.f_code.co_filename)
+        for loop, _ in sources.loops_around(module, frame.f_lineno, frame.f_code.co_name)[0]:
+            drawn = {t.id for n in sources.inside(loop.body) if isinstance(n, ast.Assign) and _is_drawn(n.value, scope) for t in n.targets if isinstance(t, ast.Name)}
+            for call in sources.inside(loop.body):
+                if isinstance(call, ast.Call) and _is(call.func, scope, code):
+                    given = [a.value if isinstance(a, ast.Starred) else a for a in call.args] + [k.value for k in call.keywords]
+                    for name in {a.id for a in given if isinstance(a, ast.Name)} & drawn:
+                        if any(isinstance(v, (int, str)) and not _is_harmless(place) for place, v in leaves({name: scope.find(name)})):
+                            yield call
 
     def _jobs(self, statements, scope, code, names):
         """(node, settings) of what gives a function one thing after the other."""
@@ -168,6 +183,16 @@ class _With:
 
 def _value(node, scope):
     return node.value if isinstance(node, ast.Constant) else resolve(node, scope)
+
+
+def _is_drawn(node, scope):
+    """Whether a value is drawn by chance, all of it or a part; an order is no setting."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr not in ("permutation", "shuffle", "sample", "seed"):
+            owner = resolve(part.func.value, scope)
+            if getattr(owner, "__name__", "") in motions.RESTLESS[:1] + motions.RESTLESS[2:3] or type(owner).__module__ in ("random", "numpy.random._generator"):
+                return True
+    return False
 
 
 def _is(node, scope, code):
@@ -262,8 +287,8 @@ def _is_plain(value):
 
 def _grows(now, settings, words, within=True):
     """Whether one of the settings behind the present one has a larger number, or another word where words count; within says whether plain values alone count, too."""
-    now = dict(leaves(now))
     every = [dict(leaves(s)) for s in settings]
+    now = dict(leaves(now)) or (every[0] if every else {})  # a comprehension has names of its own
     behind = every[every.index(now) + 1 :] if now in every else every
     return any(_more(now.get(place), value, words) for setting in behind for place, value in setting.items() if (within or len(place) > 1) and not _is_harmless(place))
 

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from . import chosen, comprehended, grids, light, lists, sources
+from . import chosen, comprehended, grids, light, lists, sources, trainers
 from .expressions import PLAIN, Unknown, constant_key, evaluate, paths_in
 from .growth import Growth, Reach
 from .motions import MOST_TURNS, NOW, UNBOUNDED, Motions, Own, things
@@ -160,6 +160,10 @@ class Horizon:
 
     def name(self, what, filename, line, ahead):
         text = "%s line %d%s" % (os.path.basename(filename), line, ", %d step%s later" % (ahead, "s" if ahead > 1 else "") if ahead else "")
+        self.say(what, text)
+
+    @staticmethod
+    def say(what, text):
         if len(what) < MOST_NAMED and text not in what:
             what.append(text)
 
@@ -210,6 +214,10 @@ class Look:
             body = sources.body_of(scope.node)
             self._branches(body, None, scope, filename, UNBOUNDED, False)
             self._sizes(body, scope, filename, UNBOUNDED)
+        trainer = trainers.ahead(self.frame)
+        if trainer is not None:
+            what, text = trainer
+            self.horizon.say({"changes": self.horizon.changing, "keeps": self.horizon.growing}.get(what, self.horizon.evaluating), text)
         for filename, line in grids.Grids(self.frame, self.frames, self.reach.scopes, self.fed).places():
             self.horizon.name(self.horizon.changing, filename, line, None)
         for filename, line in chosen.functions(self.frames, self.reach.scopes, self.horizon.lines):
@@ -228,8 +236,8 @@ class Look:
         if left > 0:
             self._branches(body, loop.node, moment, loop.filename, left, stepping)
             self._sizes(body, moment, loop.filename, left)
-        if not stepping and left > 0 and inner is not None:
-            self._anew(body, loop, moment)
+        if not stepping and left > 0:
+            self._anew(body, loop, moment, inner is not None)
             kept = comprehended.kept(body, loop, moment)
             if kept is not None:
                 self.horizon.name(self.horizon.growing, loop.filename, kept, None)
@@ -250,14 +258,17 @@ class Look:
         if what:
             self._found(what, filename, statements[0], end, end is not None)
 
-    def _anew(self, body, loop, moment):
+    def _anew(self, body, loop, moment, around_loop):
         """An outer loop that builds another model each time, while the last one is still there; or that goes through things of which the next may be larger."""
-        torch = sys.modules["torch"]
+        torch, fits = sys.modules["torch"], comprehended.fit_beside(body, moment)
         for node in sources.inside(body):
             callee = resolve(node.func, moment) if isinstance(node, ast.Call) else None
             if isinstance(callee, type) and issubclass(callee, torch.nn.Module) and not callee.__module__.startswith(SMALL_MODULES):
+                if not fits.get(id(node)) or any(self.motions.survey(a, moment).moves() for a in list(node.args) + [k.value for k in node.keywords]):
+                    self._found(light.CHANGES, loop.filename, node, None, False)
+            elif fits.get(id(node)) is False:
                 self._found(light.CHANGES, loop.filename, node, None, False)
-        if isinstance(loop.node, ast.For) and not self.fed:
+        if isinstance(loop.node, ast.For) and not self.fed and around_loop:
             items = things(loop.node.iter, moment)
             if len(items) > 1 and any(i is not items[0] and i != items[0] for i in items):
                 self._found(light.CHANGES, loop.filename, loop.node, None, False)

@@ -285,7 +285,7 @@ def write(watch, reason, exception=None, initializing=False):
             "step_leaves_bytes": watch.steadiness.grows_bytes(),
             "batches_vary": watch.steadiness.varies or watch.horizon.lists.varies,
             "batch_spread": round(watch.steadiness.spread, 4),
-            "steps_uneven": not watch.phases.fed and watch.steadiness.uneven(),
+            "steps_uneven": not watch.phases.fed and not watch.phases.turned and watch.steadiness.uneven(),
             "tuning": watch.tuning.counts(),
             "idle_optimizer": watch.idle_optimizer(),
             "memory_fraction": _memory_fraction(watch),
