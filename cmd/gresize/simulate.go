@@ -139,7 +139,7 @@ func simulateCheck(cmd *cobra.Command, p *replay.Program, flags simulateFlags) e
 		return err
 	}
 	if flags.json {
-		if err := printJSON(cmd, map[string]any{"events": res.Events, "answers": res.Answers, "differences": res.Differences, "first": res.First}); err != nil {
+		if err := printJSON(cmd, map[string]any{"schema": schemaSimulateCheck, "events": res.Events, "answers": res.Answers, "differences": res.Differences, "first": res.First}); err != nil {
 			return err
 		}
 	} else {
@@ -154,8 +154,15 @@ func simulateCheck(cmd *cobra.Command, p *replay.Program, flags simulateFlags) e
 	return nil
 }
 
+// These name the JSON forms of `gresize simulate --json`, without and with --check.
+const (
+	schemaSimulate      = "gresize.simulate/1"
+	schemaSimulateCheck = "gresize.simulate-check/1"
+)
+
 // simulation is what simulate prints; sizes are bytes.
 type simulation struct {
+	Schema             string           `json:"schema"`
 	File               string           `json:"file"`
 	Torch              string           `json:"torch_version"`
 	Requests           int              `json:"requests"`
@@ -183,7 +190,7 @@ func simulateRun(cmd *cobra.Command, p *replay.Program, run replay.RunOptions, f
 		return err
 	}
 	out := simulation{
-		File: p.Name, Torch: p.Version.String(), Requests: len(p.Ops), Fits: res.FirstOOM == nil,
+		Schema: schemaSimulate, File: p.Name, Torch: p.Version.String(), Requests: len(p.Ops), Fits: res.FirstOOM == nil,
 		PeakAllocatedBytes: res.Stats.AllocatedBytes.All.Peak, PeakReservedBytes: res.Stats.ReservedBytes.All.Peak, Retries: res.Stats.Retries,
 		StartReservedBytes: p.StartBytes(),
 	}

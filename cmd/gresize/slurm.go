@@ -12,6 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// schemaSlurmCheck names the JSON form of `gresize slurm check --json`.
+const schemaSlurmCheck = "gresize.slurm-check/1"
+
 func newSlurmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm",
@@ -69,7 +72,10 @@ started with the plugin, or when what was named cannot be read; a slurm.conf tha
 				return err
 			}
 			if asJSON {
-				if err := printJSON(cmd, report); err != nil {
+				if err := printJSON(cmd, struct {
+					Schema string `json:"schema"`
+					loadcheck.Report
+				}{schemaSlurmCheck, report}); err != nil {
 					return err
 				}
 			} else {
