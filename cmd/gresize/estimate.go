@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,8 @@ type estimateFlags struct {
 	progress  bool
 	output    bool
 	whatIfs   []string
+	// input is what the command gets on its standard input, in each of its runs.
+	input []byte
 
 	utilization bool
 }
@@ -112,8 +115,8 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&flags.output, "show-output", false, "pass the command's output on to standard error while it runs")
 }
 
-// check refuses flags that make no sense.
-func (flags *estimateFlags) check(verb string) error {
+// check refuses flags that make no sense, and reads the standard input for the command.
+func (flags *estimateFlags) check(verb string, command []string) error {
 	for _, n := range []struct {
 		name, value string
 		wrong       bool
@@ -132,6 +135,10 @@ func (flags *estimateFlags) check(verb string) error {
 		}
 		flags.estimator = published
 	}
+	var err error
+	if flags.input, err = inputFor(command, os.Stdin); err != nil {
+		return fmt.Errorf("%s: %w", verb, err)
+	}
 	return nil
 }
 
@@ -139,7 +146,7 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if len(args) == 0 {
 		return usageError(errors.New("estimate: no command given; write it after --"))
 	}
-	if err := flags.check("estimate"); err != nil {
+	if err := flags.check("estimate", args); err != nil {
 		return err
 	}
 	profile, err := gpu.Load(flags.gpu)
@@ -161,12 +168,14 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if err != nil {
 		return err
 	}
+	r := newReading(&result, profile)
 	if flags.bundle != "" {
-		if err := trace.WriteFile(flags.bundle, result.Bundle); err != nil {
+		kept, err := keepBundle(flags.bundle, result.Bundle)
+		if err != nil {
 			return err
 		}
+		r.Notes = append(r.Notes, kept...)
 	}
-	r := newReading(&result, profile)
 	if flags.utilization {
 		r.readUtilization(result.Bundle, profile)
 	}
@@ -181,8 +190,19 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	return r.exit()
 }
 
+// keepBundle writes the bundle of a run, but leaves an older one where the run recorded no GPU, and says so.
+func keepBundle(path string, b *trace.Bundle) (notes []string, err error) {
+	if len(b.Ranks) == 0 {
+		if _, err := os.Stat(path); err == nil {
+			return []string{fmt.Sprintf("--bundle: the run recorded no GPU, so %s was left as it was", path)}, nil
+		}
+	}
+	return nil, trace.WriteFile(path, b)
+}
+
 // run runs one command with the flags' policy.
 func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progressLine) (probe.Result, error) {
+	o.Input = f.input
 	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, release.Version()
 	if f.output {
 		o.Output = cmd.ErrOrStderr()

@@ -98,7 +98,7 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 	if flags.from > flags.most {
 		return usageError(fmt.Errorf("fit: --from %d is above --most %d: nothing would be tried", flags.from, flags.most))
 	}
-	if err := flags.check("fit"); err != nil {
+	if err := flags.check("fit", args); err != nil {
 		return err
 	}
 	profile, err := gpu.Load(flags.gpu)

@@ -39,7 +39,7 @@ func (r *run) manifest() trace.Manifest {
 		Versions: estimator.Versions{Gresize: r.options.Version},
 		GPU:      trace.GPU{ID: p.ID, Name: p.Name, CapacityBytes: r.options.CapacityBytes, Devices: r.options.Devices},
 		Mode:     mode,
-		Command:  command, Libraries: []string{}, UnansweredSymbols: []trace.Symbol{}, Reasons: []estimator.Reason{},
+		Command:  trace.ClipCommand(command), Libraries: []string{}, UnansweredSymbols: []trace.Symbol{}, Reasons: []estimator.Reason{},
 		Notes: []string{}, Calls: []trace.Call{}, Sandboxed: !r.options.NoSandbox,
 	}
 }
@@ -196,11 +196,19 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 	case trace.Crashed:
 		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.cause(reports))), true
 	case trace.NoTorch:
-		return reason("no_torch", "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"), true
+		return reason("no_torch", r.whyNoTorch()), true
 	case trace.NoStep:
 		return reason("no_step_seen", "the command ended before a training step was seen"), true
 	}
 	return estimator.Reason{}, false
+}
+
+// whyNoTorch names what hides PyTorch, and an empty standard input first where the command seems to want its program there.
+func (r *run) whyNoTorch() string {
+	if len(r.options.Input) == 0 && slices.Contains(r.options.Command, "-") {
+		return "no process of the command imported PyTorch, and nothing stood on its standard input: a program goes there by a file or a pipe, as in: gresize estimate -- python - < train.py"
+	}
+	return "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"
 }
 
 // cause is the exception that a process reported, since a launcher's or a progress bar's words may follow it; else the last words.

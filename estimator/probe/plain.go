@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ func (r *run) executePlain(ctx context.Context) error {
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = r.options.Dir, env
+	if len(r.options.Input) > 0 {
+		cmd.Stdin = bytes.NewReader(r.options.Input)
+	}
 	cmd.Stdout, cmd.Stderr = &r.output, &r.output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

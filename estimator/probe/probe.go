@@ -35,6 +35,10 @@ const (
 	// graceAfterBudget is how long the command may take to stop by itself when the budget is spent.
 	graceAfterBudget = 10 * time.Second
 	profileName      = "profile.txt"
+	privatePrefix    = "gresize-probe."
+
+	// MaxInputBytes is the most that a command gets on its standard input.
+	MaxInputBytes = 16 << 20
 )
 
 // Options says what to run and on what.
@@ -43,6 +47,8 @@ type Options struct {
 	Command []string
 	// Script, when not empty, is the text of a job script; it is placed inside and run by its own #! line.
 	Script []byte
+	// Input is what the command reads from its standard input, at most MaxInputBytes; none when empty.
+	Input []byte
 	// Dir is the working directory.
 	Dir string
 	// Env is the environment of the command; nil means that of this process.
@@ -113,6 +119,9 @@ func (o *Options) fillIn() error {
 	if o.Devices < 1 || o.Devices > MaxDevices {
 		return fmt.Errorf("probe: %d devices, want 1 to %d", o.Devices, MaxDevices)
 	}
+	if len(o.Input) > MaxInputBytes {
+		return fmt.Errorf("probe: a standard input of %d bytes, at most %d", len(o.Input), MaxInputBytes)
+	}
 	if o.CapacityBytes < 0 {
 		return fmt.Errorf("probe: a capacity of %d bytes", o.CapacityBytes)
 	}
@@ -131,7 +140,7 @@ func (o *Options) fillIn() error {
 	if o.Dir == "" {
 		dir, err := os.Getwd()
 		if err != nil {
-			return fmt.Errorf("probe: working directory: %w", err)
+			return fmt.Errorf("probe: the working directory is gone or cannot be reached: go to one that is there: %w", err)
 		}
 		o.Dir = dir
 	}
@@ -158,7 +167,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err := o.fillIn(); err != nil {
 		return Result{}, err
 	}
-	dir, err := private.Make("", "gresize-probe.")
+	dir, err := private.Make("", privatePrefix)
 	if err != nil {
 		return Result{}, fmt.Errorf("probe: private directory: %w", err)
 	}
@@ -215,7 +224,7 @@ func (r *run) execute(ctx context.Context) error {
 		return err
 	}
 	p, err := sandbox.Start(limit, sandbox.Spec{
-		Argv: argv, Env: env, Dir: r.options.Dir, Files: files, Output: &r.output, Policy: r.policy(),
+		Argv: argv, Env: env, Dir: r.options.Dir, Files: files, Input: r.options.Input, Output: &r.output, Policy: r.policy(),
 	})
 	if err != nil {
 		return err

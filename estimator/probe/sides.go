@@ -3,11 +3,11 @@ package probe
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/probe/private"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -21,12 +21,12 @@ func (r *run) withOtherSide(ctx context.Context, first Result, begin time.Time) 
 	if r.options.NoSandbox || r.options.Recording.RunMode() != trace.ModeVGPU || ctx.Err() != nil || left < r.ranFor || !vgpu.DependsOnValues(first.Bundle) {
 		return first, nil
 	}
-	private, err := os.MkdirTemp("", "gresize-probe-")
+	dir, err := private.Make("", privatePrefix)
 	if err != nil {
 		return Result{}, fmt.Errorf("probe: private directory: %w", err)
 	}
-	defer os.RemoveAll(private)
-	second := &run{options: r.options, private: private, values: vgpu.PolicyHigh}
+	defer dir.Remove()
+	second := &run{options: r.options, private: dir.Path, values: vgpu.PolicyHigh}
 	second.options.Budget = left
 	if err := second.execute(ctx); err != nil {
 		return first, nil // the one side that is known stands, with its reason

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/gresize/gresize/estimator"
@@ -319,6 +320,22 @@ func Clip(text []byte, limit int) string {
 		}
 	}
 	return s
+}
+
+// ClipCommand makes a command fit for a manifest: of one with too many arguments or bytes, the first are kept, and the last says how many are left out.
+func ClipCommand(command []string) []string {
+	sum := 0
+	for i, a := range command {
+		if sum += len(a); sum > maxArgumentsBytes || i == maxArguments {
+			const room = 64
+			kept := min(i, maxArguments-1)
+			for bytes := sum - len(a); kept > 0 && bytes > maxArgumentsBytes-room; kept-- {
+				bytes -= len(command[kept-1])
+			}
+			return append(slices.Clone(command[:kept]), fmt.Sprintf("... and %d arguments more", len(command)-kept))
+		}
+	}
+	return command
 }
 
 // ClipOutput is Clip with the limit of Manifest.OutputTail.

@@ -83,6 +83,9 @@ func peek(f io.Reader) ([]byte, error) {
 // FromBundle makes a program of the events of one rank. A probe records from the start of the process, so the program begins with an empty cache.
 func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 	if o.Device < 0 || o.Device >= len(b.Ranks) {
+		if len(b.Ranks) == 0 {
+			return nil, fmt.Errorf("%s: the run recorded no GPU (it ended as %s): make another with gresize estimate --bundle", name, b.Manifest.Outcome)
+		}
 		return nil, fmt.Errorf("%s: rank %d was asked for, the bundle has %d", name, o.Device, len(b.Ranks))
 	}
 	rank := &b.Ranks[o.Device]

@@ -27,10 +27,19 @@ type Dir struct {
 	lock *os.File
 }
 
-// Make makes a new directory whose name begins with prefix under parent; an empty parent is os.TempDir().
+// TemporaryDir is the folder for temporary files: that of the variable TMPDIR, or /tmp where it names none that is there, as Python has it.
+func TemporaryDir() string {
+	dir := os.TempDir()
+	if fi, err := os.Stat(dir); err != nil || !fi.IsDir() {
+		return "/tmp"
+	}
+	return dir
+}
+
+// Make makes a new directory whose name begins with prefix under parent; an empty parent is TemporaryDir().
 func Make(parent, prefix string) (*Dir, error) {
 	if parent == "" {
-		parent = os.TempDir()
+		parent = TemporaryDir()
 	}
 	sweep(parent, prefix, time.Now().Add(-quietPeriod))
 	path, err := os.MkdirTemp(parent, prefix)

@@ -75,7 +75,7 @@ type Policy struct {
 	WithoutShims bool `json:"without_shims,omitempty"`
 	// RecordOpens has every file noted that the command opens, runs or asks about; see Process.Seen.
 	RecordOpens bool `json:"record_opens,omitempty"`
-	// TemporaryDir is where the mount point is made; default os.TempDir().
+	// TemporaryDir is where the mount point is made; default private.TemporaryDir().
 	TemporaryDir string `json:"-"`
 }
 
@@ -95,6 +95,8 @@ type Spec struct {
 	Dir string
 	// Files appear in FilesDir.
 	Files []File
+	// Input is the command's standard input; none when empty.
+	Input []byte
 	// Output gets what the command writes to its standard output and error.
 	Output io.Writer
 	Policy Policy
@@ -154,20 +156,6 @@ func wayOut(err error) string {
 		return " (Linux 5.11 or later with user namespaces and overlayfs is wanted)"
 	}
 	return ""
-}
-
-// config is what the starting process tells the two inner stages.
-type config struct {
-	Argv   []string `json:"argv"`
-	Env    []string `json:"env"`
-	Dir    string   `json:"dir"`
-	Files  []File   `json:"files"`
-	Policy Policy   `json:"policy"`
-	// Writable are directories in which the command will make files, such as its home.
-	Writable []string `json:"writable,omitempty"`
-	Base     string   `json:"base"`
-	// Passwd is a line for /etc/passwd where the name service cannot be asked from inside.
-	Passwd string `json:"passwd,omitempty"`
 }
 
 // message is what the inner stages tell the starting process.
@@ -266,7 +254,7 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 	for _, dir := range append([]string{spec.Dir}, cfg.Writable...) {
 		_, _ = os.Stat(dir) // wakes an automounter while it can still mount
 	}
-	data, err := json.Marshal(cfg)
+	data, err := cfg.encode()
 	if err != nil {
 		return fmt.Errorf("sandbox: encode configuration: %w", err)
 	}
@@ -278,6 +266,16 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 		return &UnavailableError{Op: "memfd_create", Err: err}
 	}
 	defer configFile.Close()
+	var input *os.File
+	if len(spec.Input) > 0 {
+		if input, err = memoryFile(spec.Input); err != nil {
+			return &UnavailableError{Op: "memfd_create", Err: err}
+		}
+		defer input.Close()
+		if err := sealed(input); err != nil {
+			return &UnavailableError{Op: "seal the standard input", Err: err}
+		}
+	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return &UnavailableError{Op: "socketpair", Err: err}
@@ -297,7 +295,7 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 		// The parent-death signal follows the thread, so the thread must live as long as the sandbox.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := p.startStage(ctx, spec.Output, configFile, theirs)
+		err := p.startStage(ctx, input, spec.Output, configFile, theirs)
 		begun <- err
 		if err == nil {
 			p.waited <- p.cmd.Wait()
@@ -313,7 +311,7 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 
 // startStage starts the set-up stage. Root maps every number so that files of
 // others keep their owners; anyone else can map but himself.
-func (p *Process) startStage(ctx context.Context, output io.Writer, configFile, control *os.File) error {
+func (p *Process) startStage(ctx context.Context, input *os.File, output io.Writer, configFile, control *os.File) error {
 	uid, gid := os.Geteuid(), os.Getegid()
 	everyone := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
 	attempts := [][2][]syscall.SysProcIDMap{{
@@ -328,6 +326,9 @@ func (p *Process) startStage(ctx context.Context, output io.Writer, configFile, 
 		cmd.Args = []string{argSetup}
 		cmd.Env = []string{}
 		cmd.Dir = "/"
+		if input != nil {
+			cmd.Stdin = input
+		}
 		cmd.Stdout, cmd.Stderr = output, output
 		cmd.ExtraFiles = []*os.File{configFile, control} // become 3 and 4
 		cmd.WaitDelay = 2 * time.Second
@@ -482,7 +483,7 @@ func freeHostMemory() int64 {
 }
 
 func memoryFile(data []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("gresize-sandbox", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("gresize-sandbox", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
 	}
@@ -492,6 +493,15 @@ func memoryFile(data []byte) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// sealed takes a file of memory back to its start and keeps the command from writing to it, or making it larger.
+func sealed(f *os.File) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+	return err
 }
 
 func receivedFile(oob []byte) *os.File {

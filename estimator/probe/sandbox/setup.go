@@ -134,8 +134,7 @@ func readConfig() (*config, error) {
 	if _, err := io.ReadFull(io.NewSectionReader(preader(configFD), 0, st.Size), data); err != nil {
 		return nil, err
 	}
-	cfg := new(config)
-	return cfg, json.Unmarshal(data, cfg)
+	return decodeConfig(data)
 }
 
 // preader reads a descriptor by position, so that two stages can read it.
