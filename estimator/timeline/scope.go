@@ -69,10 +69,11 @@ func (b *builder) mark(m *events.Mark) {
 	}
 }
 
-// leave ends a forward: what was taken in it and is given back already was scratch.
+// leave ends a forward: what was taken in it and handed back before anything else was taken is the scratch of an operator, such as the workspace of a convolution. What
+// lives longer, and ends within the forward too, is a tensor of the program's, such as the output of a relu between two layers.
 func (b *builder) leave(m *module) {
 	for _, n := range m.blocks {
-		if block := &b.timeline.Blocks[n]; block.Category == Activations && block.To < b.timeline.Entries {
+		if block := &b.timeline.Blocks[n]; block.Category == Activations && b.scratch[n] {
 			block.Category = Workspace
 		}
 	}

@@ -36,8 +36,8 @@ func (c Category) String() string { return categoryNames[c] }
 func (c Category) Explain() string {
 	return [Categories]string{
 		"parameters and buffers of the modules", "what the optimizers keep", "the .grad of parameters",
-		"taken in the forward of a module and kept beyond it", "taken in a backward pass and not seen as a gradient",
-		"taken and given back within one module, or kept by a library to the end", "inputs, losses, and what no mark tells",
+		"taken in the forward of a module", "taken in a backward pass and not seen as a gradient",
+		"scratch of an operator, or kept by a library to the end", "inputs, losses, and what no mark tells",
 	}[c]
 }
 
@@ -84,7 +84,7 @@ func New(h *events.History, blockBytes []uint64) (*Timeline, error) {
 		return nil, fmt.Errorf("the recording had no room for %d requests: it begins in mid-run", h.Lost)
 	}
 	b := builder{
-		timeline: &Timeline{Entries: len(h.Entries), Marked: len(h.Marks) > 0}, history: h, live: map[uint64]int{}, blockBytes: blockBytes,
+		timeline: &Timeline{Entries: len(h.Entries), Marked: len(h.Marks) > 0}, history: h, live: map[uint64]int{}, scratch: map[int]bool{}, blockBytes: blockBytes,
 	}
 	if err := b.run(); err != nil {
 		return nil, err
@@ -98,8 +98,11 @@ type builder struct {
 	// blockBytes are the sizes of the blocks that are still to come.
 	blockBytes []uint64
 	// live are the open blocks by address, held the open ranges in the order of their addresses.
-	live      map[uint64]int
-	held      []int
+	live map[uint64]int
+	held []int
+	// asked is what each block was asked for, in bytes, and scratch those that were handed back before anything else was taken.
+	asked     []uint64
+	scratch   map[int]bool
 	allocated uint64
 	reserved  uint64
 	scope     scope
@@ -128,7 +131,7 @@ func (b *builder) run() error {
 		}
 		b.timeline.PeakReservedBytes = max(b.timeline.PeakReservedBytes, b.reserved)
 	}
-	b.keptByLibraries()
+	b.keptBeyondSteps()
 	return nil
 }
 
@@ -147,12 +150,16 @@ func (b *builder) entry(i int, e *snapshot.Entry) error {
 		b.blockBytes = b.blockBytes[1:]
 		b.scope.took(len(b.timeline.Blocks))
 		b.timeline.Blocks = append(b.timeline.Blocks, block)
+		b.asked = append(b.asked, e.SizeBytes)
 		b.allocated += block.SizeBytes
+	case snapshot.ActionFreeRequested: // where a mark behind the operator stands already
+		b.handBack(e.Addr)
 	case snapshot.ActionFreeCompleted:
 		n, ok := b.live[e.Addr]
 		if !ok {
 			return fmt.Errorf("the block at %#x is given back and was not handed out", e.Addr)
 		}
+		b.handBack(e.Addr)
 		delete(b.live, e.Addr)
 		b.timeline.Blocks[n].To = i
 		b.allocated -= b.timeline.Blocks[n].SizeBytes
@@ -168,6 +175,13 @@ func (b *builder) entry(i int, e *snapshot.Entry) error {
 		return b.unmap(i, e.Addr, e.SizeBytes)
 	}
 	return nil
+}
+
+// handBack notes a block that goes back before another was taken.
+func (b *builder) handBack(addr uint64) {
+	if n, ok := b.live[addr]; ok && n == len(b.timeline.Blocks)-1 {
+		b.scratch[n] = true
+	}
 }
 
 // find returns where in held the range at an address is, or would be.
@@ -226,18 +240,50 @@ func (b *builder) unmap(at int, addr, size uint64) error {
 	return nil
 }
 
-// keptByLibraries finds the workspaces that a library took during some module's forward and keeps to the end, such as those of cuBLAS: an activation
-// lives no longer than its step.
-func (b *builder) keptByLibraries() {
+// libraryWorkspaces are the sizes that PyTorch asks for when it gives cuBLAS or cuBLASLt a workspace: before Hopper, from it on, of cuBLASLt, and with the two settings
+// of CUBLAS_WORKSPACE_CONFIG that make cuBLAS deterministic.
+var libraryWorkspaces = map[uint64]bool{8320 << 10: true, 32 << 20: true, 1 << 20: true, 12 << 20: true, 128 << 10: true}
+
+const keptBeyond = "kept beyond its step"
+
+// keptBeyondSteps tells apart what was taken in a forward or backward pass and stays to the end, though an activation lives no longer than its step: a library's workspace
+// has a size of its own and is taken once; all else is the program's.
+func (b *builder) keptBeyondSteps() {
 	steps := b.timeline.Steps
 	if len(steps) < 2 {
 		return
 	}
 	lastStep := steps[len(steps)-2].At
+	type kind struct {
+		owner string
+		bytes uint64
+	}
+	firstStep := map[kind]int{}
+	again := map[kind]bool{} // in more steps than one
+	var kept []int
 	for i := range b.timeline.Blocks {
 		block := &b.timeline.Blocks[i]
-		if (block.Category == Activations || block.Category == BackwardTemporaries) && block.To == b.timeline.Entries && block.From < lastStep {
+		if (block.Category != Activations && block.Category != BackwardTemporaries) || block.To != b.timeline.Entries || block.From >= lastStep {
+			continue
+		}
+		kept = append(kept, i)
+		k := kind{block.Owner, b.asked[i]}
+		step, _ := slices.BinarySearchFunc(steps, block.From+1, func(s Step, at int) int { return cmp.Compare(s.At, at) })
+		if first, seen := firstStep[k]; !seen {
+			firstStep[k] = step
+		} else if first != step {
+			again[k] = true
+		}
+	}
+	for _, i := range kept {
+		block := &b.timeline.Blocks[i]
+		switch k := (kind{block.Owner, b.asked[i]}); {
+		case libraryWorkspaces[k.bytes] && !again[k]:
 			block.Category, block.Owner = Workspace, "kept by a library"
+		case block.Owner == "":
+			block.Owner = keptBeyond
+		default:
+			block.Owner += ", " + keptBeyond
 		}
 	}
 }

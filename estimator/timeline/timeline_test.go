@@ -22,6 +22,10 @@ func free(addr uint64) snapshot.Entry {
 	return snapshot.Entry{Action: snapshot.ActionFreeCompleted, Addr: addr}
 }
 
+func handBack(addr uint64) snapshot.Entry {
+	return snapshot.Entry{Action: snapshot.ActionFreeRequested, Addr: addr}
+}
+
 func segment(action snapshot.Action, addr, size uint64) snapshot.Entry {
 	return snapshot.Entry{Action: action, Addr: addr, SizeBytes: size}
 }
@@ -45,7 +49,7 @@ func twoSteps() *events.History {
 			alloc(10*mib, 1*mib),
 			alloc(20*mib, 3*mib), free(20 * mib), // scratch
 			alloc(30*mib, 4*mib),                 // activation
-			alloc(40*mib, 16*mib),                // workspace of a library
+			alloc(40*mib, 12*mib),                // workspace of a library
 			alloc(60*mib, 5*mib), free(60 * mib), // gradient of an activation
 			alloc(70*mib, 8*mib), free(30 * mib), // gradient
 			alloc(80*mib, 8*mib), // optimizer state
@@ -84,21 +88,54 @@ func TestCategories(t *testing.T) {
 		got = append(got, row{b.SizeBytes / mib, b.Category, b.Owner})
 	}
 	want := []row{
-		{8, Parameters, "fc.weight"}, {1, Other, ""}, {3, Workspace, "fc"}, {4, Activations, "head"}, {16, Workspace, "kept by a library"},
+		{8, Parameters, "fc.weight"}, {1, Other, ""}, {3, Workspace, "fc"}, {4, Activations, "head"}, {12, Workspace, "kept by a library"},
 		{5, BackwardTemporaries, ""}, {8, Gradients, "fc.weight"}, {8, OptimizerState, "exp_avg of fc.weight"}, {4, Activations, "head"}, {8, Gradients, "fc.weight"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if tl.PeakAllocatedBytes != 45*mib || tl.PeakAt != 14 || tl.PeakReservedBytes != 100*mib {
-		t.Errorf("peak of %d MiB at %d, %d MiB reserved; want 45 at 14, 100", tl.PeakAllocatedBytes/mib, tl.PeakAt, tl.PeakReservedBytes/mib)
+	if tl.PeakAllocatedBytes != 41*mib || tl.PeakAt != 14 || tl.PeakReservedBytes != 100*mib {
+		t.Errorf("peak of %d MiB at %d, %d MiB reserved; want 41 at 14, 100", tl.PeakAllocatedBytes/mib, tl.PeakAt, tl.PeakReservedBytes/mib)
 	}
 	if diff := cmp.Diff([]Step{{12, 1}, {16, 2}}, tl.Steps); diff != "" {
 		t.Error(diff)
 	}
 	owners := tl.OwnersAtPeak()
-	if owners[0].Name != "kept by a library" || owners[0].SizeBytes != 16*mib || len(owners) != 6 {
+	if owners[0].Name != "kept by a library" || owners[0].SizeBytes != 12*mib || len(owners) != 6 {
 		t.Errorf("owners at the peak: %v", owners)
+	}
+}
+
+// What a program keeps, or uses between two layers, is its own and no library's, whatever its size.
+func TestTensorsOfTheProgramAreNoWorkspaces(t *testing.T) {
+	h := &events.History{
+		Entries: []snapshot.Entry{
+			alloc(0, 32*mib),                             // 0: kept, in each step, of the size of a workspace
+			alloc(100*mib, 32*mib),                       // 1: cuBLAS's
+			alloc(200*mib, 7*mib),                        // 2: a mask that the first forward makes and keeps
+			alloc(300*mib, 5*mib), alloc(400*mib, 6*mib), // 3, 4: between two layers; the output
+			handBack(300 * mib), free(300 * mib), // 5, 6
+			alloc(500*mib, 32*mib), // 7: kept, in the next step
+			alloc(600*mib, 1*mib),  // 8
+		},
+		Marks: []events.Mark{
+			{At: 0, Kind: events.Enter, Name: "head"}, {At: 1, Kind: events.Leave}, {At: 1, Kind: events.Enter, Name: "fc"}, {At: 2, Kind: events.Leave},
+			{At: 2, Kind: events.Enter, Name: "Net"}, {At: 6, Kind: events.Leave}, {At: 7, Kind: events.Step, Value: 1},
+			{At: 7, Kind: events.Enter, Name: "head"}, {At: 8, Kind: events.Leave}, {At: 8, Kind: events.Step, Value: 2}, {At: 9, Kind: events.Step, Value: 3},
+		},
+	}
+	tl, err := New(h, sizes(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"activations head, kept beyond its step", "workspace kept by a library", "activations Net, kept beyond its step", "activations Net",
+		"activations Net, kept beyond its step", "activations head, kept beyond its step", "other ",
+	}
+	for i, b := range tl.Blocks {
+		if got := b.Category.String() + " " + b.Owner; got != want[i] {
+			t.Errorf("block %d: %q, want %q", i, got, want[i])
+		}
 	}
 }
 
