@@ -17,8 +17,10 @@ type Ahead struct {
 	GrowthAhead      []string `json:"growth_ahead,omitempty"`
 	// Afterwards are functions that a thread, the end of the program, a signal or a finalizer calls, and that may take memory; and processes.
 	Afterwards []string `json:"afterwards,omitempty"`
-	// StepLeavesBytes is what each of the last steps left allocated.
+	// StepLeavesBytes is what each of the last steps left allocated, at most; StepsInAll is how many steps the program makes, or what stands for
+	// that where it does not say.
 	StepLeavesBytes int64 `json:"step_leaves_bytes,omitempty"`
+	StepsInAll      int64 `json:"steps_in_all,omitempty"`
 	// BatchesVary says how the batches or samples of a data set differ. StepsUneven: steps without a data loader allocated other sizes each.
 	BatchesVary string `json:"batches_vary,omitempty"`
 	StepsUneven bool   `json:"steps_uneven,omitempty"`
@@ -29,9 +31,34 @@ type Ahead struct {
 // spreadFactor is by how many times the spread of the batches that were seen the interval is widened: a choice, fitted to nothing.
 const spreadFactor = 2
 
+// stepsMost bounds the steps that a report may name.
+const stepsMost = 1 << 50
+
+// What all steps together leave may be so much of the peak, or so many bytes, for the upper end to hold it: a choice. A number that is kept of each
+// of a million steps is within it.
+const (
+	leftMostPercent = 5
+	leftMostBytes   = 512 << 20
+)
+
+// leftInAll is what all steps of the program leave allocated, and whether that is little enough beside a peak for the upper end to hold it.
+func (h *Ahead) leftInAll(peakBytes int64) (bytes int64, little bool) {
+	if h.StepLeavesBytes == 0 {
+		return 0, true
+	}
+	most := max(peakBytes/100*leftMostPercent, leftMostBytes)
+	if h.StepsInAll == 0 || h.StepLeavesBytes > most/h.StepsInAll {
+		return 0, false
+	}
+	return h.StepLeavesBytes * h.StepsInAll, true
+}
+
 func (h *Ahead) check() error {
 	if h.StepLeavesBytes < 0 || h.StepLeavesBytes > maxMemoryBytes {
 		return errors.New("step_leaves_bytes: out of range")
+	}
+	if h.StepsInAll < 0 || h.StepsInAll > stepsMost {
+		return errors.New("steps_in_all: out of range")
 	}
 	if !(h.BatchSpread >= 0 && h.BatchSpread <= 1) {
 		return errors.New("batch_spread: out of range")
@@ -51,15 +78,17 @@ func (h Ahead) cut() Ahead {
 }
 
 // judgeAhead looks at a rank whose run was ended because its steps looked alike: whether they stay so.
-func (a *answer) judgeAhead(h *Ahead) {
+func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 	if len(h.ChangesAhead) > 0 {
 		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise or with other sizes: "+strings.Join(h.ChangesAhead, "; "))
 	}
 	if len(h.Afterwards) > 0 {
 		a.lower(estimator.Low, "phase_not_reached", "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))
 	}
-	if h.StepLeavesBytes > 0 {
+	if left, little := h.leftInAll(peakBytes); !little {
 		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
+	} else if left > 0 {
+		a.lower(estimator.High, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
 	}
 	if len(h.GrowthAhead) > 0 {
 		a.lower(estimator.Low, "memory_grows", "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))

@@ -39,6 +39,10 @@ func (r *rankReport) allowance() int64 {
 	}
 	percent = max(percent, int64(math.Ceil(100*spreadFactor*r.Coverage.BatchSpread)))
 	bytes += r.Coverage.Tuning.WorkspaceBytes
+	if r.Reason == reasonStopped {
+		left, _ := r.Coverage.Ahead.leftInAll(r.PeakReservedBytes)
+		bytes += left
+	}
 	return min(bytes, maxMemoryBytes) + r.PeakReservedBytes/100*percent
 }
 
@@ -162,7 +166,7 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s%s: memory that is taken later is not in the figure", r.seen(), notRead(r.Coverage.LoadersUnread), notEvaluated(r.Coverage.EvaluationsAhead)))
 	}
 	if r.Reason == reasonStopped {
-		a.judgeAhead(&r.Coverage.Ahead)
+		a.judgeAhead(&r.Coverage.Ahead, r.PeakReservedBytes)
 	}
 	if r.Reason == reasonRunning {
 		a.lower(estimator.Low, "run_cut_short", fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))

@@ -196,7 +196,7 @@ func parseRank(data []byte) (rankReport, error) {
 	}
 	sizes := []int64{r.Coverage.Tuning.WorkspaceBytes, r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
 	counts := []int64{r.Coverage.Tuning.Lists, r.Coverage.Tuning.Candidates, r.Coverage.Tuning.Dropped, r.Segments, r.Retries, r.OOMs, r.Refused, r.PassedOver, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
-	if err := errors.Join(r.Coverage.Values.check(), r.Other.check()); err != nil {
+	if err := errors.Join(r.Coverage.Values.check(), r.Coverage.Ahead.check(), r.Other.check()); err != nil {
 		return r, err
 	}
 	for name, b := range r.Coverage.Bounded {

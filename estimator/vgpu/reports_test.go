@@ -205,6 +205,9 @@ func TestEstimate(t *testing.T) {
 	covered := func(key string, value any) map[string]any {
 		return map[string]any{"coverage": map[string]any{"torch": "2.6.0", "known_release": true, key: value}}
 	}
+	leaves := func(bytes, steps int64) map[string]any {
+		return map[string]any{"coverage": map[string]any{"torch": "2.6.0", "known_release": true, "step_leaves_bytes": bytes, "steps_in_all": steps}}
+	}
 	sides := func(uses map[string]int64, outcome trace.Outcome, apart int64) map[string]any {
 		return map[string]any{"coverage": map[string]any{"torch": "2.6.0", "known_release": true, "values": map[string]any{"policy": PolicyLow, "uses": uses}},
 			"other_side": map[string]any{"policy": PolicyHigh, "outcome": string(outcome), "steps": 4, "peak_allocated_bytes": 1 << 30,
@@ -257,6 +260,11 @@ func TestEstimate(t *testing.T) {
 		{name: "a program failed", outcome: trace.Completed, steps: 4, reasons: []string{"phase_not_reached"}, confidence: estimator.Low, want: []string{"phase_not_reached"}, fits: true},
 		{name: "two values", rank: covered("values_per_step", 2.0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, fits: true},
 		{name: "unknown release", rank: map[string]any{"coverage": map[string]any{"torch": "3.0"}}, outcome: trace.Completed, steps: 4, confidence: estimator.High, want: []string{"unknown_release"}, fits: true},
+		{name: "a little is left by each step", rank: leaves(512, 10000), outcome: trace.Stopped, steps: 4, confidence: estimator.High,
+			want: []string{"memory_grows"}, fits: true, high: reserved + high + 5120000},
+		{name: "much is left", rank: leaves(1<<20, 10000), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"memory_grows"}, fits: true, high: reserved + high},
+		{name: "left by untold steps", rank: leaves(512, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"memory_grows"}, fits: true},
+		{name: "steps out of range, broken", rank: leaves(512, -1), outcome: trace.Stopped, steps: 4, confidence: estimator.Unknown, want: []string{"bundle_invalid"}},
 		{name: "still rising", rank: map[string]any{"flat": false}, outcome: trace.Stopped, steps: 12, confidence: estimator.Low, want: []string{"peak_still_rising"}, fits: true},
 		{name: "short but complete", rank: map[string]any{"flat": false, "reason": "exit"}, outcome: trace.Completed, steps: 2, confidence: estimator.Exact, fits: true},
 		{name: "no step", outcome: trace.Completed, confidence: estimator.Unknown, want: []string{"no_step_seen"}, fits: true},

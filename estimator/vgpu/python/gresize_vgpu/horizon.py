@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from . import chosen, comprehended, grids, light, lists, sources, trainers
+from . import chosen, comprehended, grids, light, lists, sources, trainers, turns
 from .expressions import PLAIN, Unknown, constant_key, evaluate, paths_in
 from .growth import Growth, Reach
 from .motions import MOST_TURNS, NOW, UNBOUNDED, Motions, Own, things
@@ -84,6 +84,7 @@ class Horizon:
         self.waited = []  # counters of objects that are to open a branch soon
         self.lines = {}  # filename -> lines that called for a backward pass or a step
         self.lists = lists.Lists()
+        self.steps_in_all = turns.UNTOLD_STEPS
 
     def _around(self, frame):
         """The program's own frames, the innermost first, with their loops."""
@@ -141,6 +142,7 @@ class Horizon:
             self.until = number
             look = Look(self, frame, number, step_seconds, steps, fed, loaders.largest_read)
             look.all()
+            self.steps_in_all = turns.in_all([(moment, loops) for _, moment, loops in look.frames], fed, look.turns_left)
             self.lists.judge(look.frames, look.reach.scopes, list(loaders.read), batches)
         for counter in self.waited:
             counter.look()
@@ -231,7 +233,7 @@ class Look:
         return True
 
     def _loop(self, loop, inner, moment, stepping):
-        left = self._turns_left(loop, moment) if stepping else UNBOUNDED
+        left = self.turns_left(loop, moment) if stepping else UNBOUNDED
         body = [s for s in loop.node.body] if inner is None else _without(loop.node.body, inner.node)
         if left > 0:
             self._branches(body, loop.node, moment, loop.filename, left, stepping)
@@ -247,7 +249,7 @@ class Look:
     def _end(self):
         """After how many steps the only loop of the program is through, if it says so and that is soon."""
         loops = [(loop, moment) for _, moment, around in self.frames for loop in around]
-        left = self._turns_left(*loops[0]) if len(loops) == 1 and not self.fed else UNBOUNDED
+        left = self.turns_left(*loops[0]) if len(loops) == 1 and not self.fed else UNBOUNDED
         return left if left <= self.allowed_steps else None
 
     def _behind(self, statements, loop, moment, filename):
@@ -280,7 +282,7 @@ class Look:
         except Exception:
             return None
 
-    def _turns_left(self, loop, moment):
+    def turns_left(self, loop, moment):
         """How often the loop goes round from now on, where it says so."""
         node = loop.node
         if isinstance(node, ast.While):

@@ -283,6 +283,7 @@ def write(watch, reason, exception=None, initializing=False):
             "growth_ahead": watch.horizon.growing + watch.phases.keeping,
             "afterwards": watch.afterwards,
             "step_leaves_bytes": watch.steadiness.grows_bytes(),
+            "steps_in_all": watch.horizon.steps_in_all,
             "batches_vary": watch.steadiness.varies or watch.horizon.lists.varies,
             "batch_spread": round(watch.steadiness.spread, 4),
             "steps_uneven": not watch.phases.fed and not watch.phases.turned and watch.steadiness.uneven(),

@@ -24,6 +24,10 @@ MOST_SPREAD = 0.1
 # A step whose allocations differ by so much from those of another has other sizes.
 LEAST_DIFFERENCE_BYTES = 4 << 20
 LEAST_DIFFERENCE = 0.02
+# The allocator hands out multiples of this.
+ROUNDED_BYTES = 512
+# A peak that rises by no more a step than the step leaves behind, and by no more than this, is at rest but for that.
+SLOW_BYTES = 64 << 10
 
 
 def shapes(batch, depth=0):
@@ -54,7 +58,7 @@ def larger_or_other(one, other):
 
 class Steadiness:
     def __init__(self):
-        self.held, self.totals = [], []
+        self.held, self.totals, self.blocks = [], [], []
         self.first = {}  # data set -> shapes of its first batch
         self.varies = None  # in words
         self.varies_later = None  # of what followed the training's loader, such as a validation
@@ -62,9 +66,10 @@ class Steadiness:
         self.most_elements = 0  # of any tensor of a batch
         self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
 
-    def step(self, allocated, total):
-        """A step has ended with so much allocated; total is all that was ever allocated."""
+    def step(self, allocated, total, blocks):
+        """A step has ended with so much allocated, in so many blocks; total is all that was ever allocated."""
         self.held = self.held[-GROWING_STEPS:] + [allocated]
+        self.blocks = self.blocks[-GROWING_STEPS:] + [blocks]
         self.totals = self.totals[-GROWING_STEPS:] + [total]
 
     def grows_bytes(self):
@@ -74,7 +79,14 @@ class Steadiness:
             return 0
         if len(last) < GROWING_STEPS or not all(a < b for a, b in zip(last, last[1:])):
             return 0
-        return last[-1] - last[-2]
+        blocks = self.blocks[-GROWING_STEPS:]
+        most = max(b - a + (ROUNDED_BYTES - 1) * max(m - n, 0) for a, b, n, m in zip(last, last[1:], blocks, blocks[1:]))
+        return max(most // ROUNDED_BYTES * ROUNDED_BYTES, 1)
+
+    def rests(self, peaks):
+        """Whether the peaks of the last steps, in their order, are one, or rise by the little that each step leaves."""
+        slow = min(self.grows_bytes(), SLOW_BYTES)
+        return all(0 <= b - a <= slow for a, b in zip(peaks, peaks[1:]))
 
     def uneven(self):
         """Whether the last steps allocated different sizes."""

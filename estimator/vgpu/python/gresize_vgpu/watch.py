@@ -40,7 +40,7 @@ class Watch:
         self.scaler_steps = 0
         self.history = []  # one entry a step: number, allocated peak, reserved peak, values read back
         self.highest = {}  # device -> peaks that a reset of the counters would lose
-        self.now = (0, 0)  # bytes that are allocated on all devices, and that ever were
+        self.now = (0, 0, 0)  # bytes that are allocated on all devices, and that ever were; blocks of them
         self.optimizers = weakref.WeakSet()
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
@@ -71,7 +71,7 @@ class Watch:
     def peaks(self):
         """The highest allocated and reserved bytes of any device so far."""
         allocated = reserved = 0
-        now = [0, 0]
+        now = [0, 0, 0]
         if not self.cuda_used():
             return 0, 0
         for device in range(self.torch.cuda.device_count()):
@@ -79,6 +79,7 @@ class Watch:
             # What was asked for: a block of the cache that is handed out may be larger, by up to 1 MiB, and another one each time.
             now[0] += stats.get("requested_bytes.all.current", stats.get("allocated_bytes.all.current", 0))
             now[1] += stats.get("requested_bytes.all.allocated", stats.get("allocated_bytes.all.allocated", 0))
+            now[2] += stats.get("allocation.all.current", 0)
             a, r = self.highest[device]
             allocated, reserved = max(allocated, a), max(reserved, r)
         self.now = tuple(now)
@@ -167,7 +168,8 @@ class Watch:
             return False
         if not self.history[-1][2]:  # an allocator without counters: whether it rests is not known
             return False
-        return all(h[1:3] == self.history[-1][1:3] for h in self.history[-1 - FLAT_STEPS :])
+        last = self.history[-1 - FLAT_STEPS :]
+        return all(h[2] == last[-1][2] for h in last) and self.steadiness.rests([h[1] for h in last])
 
     def idle_optimizer(self):
         """An optimizer that was made and has hardly been used: a second network whose turn comes late."""
