@@ -142,7 +142,8 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 		}, true},
 		{"testdata/lists.py", []row{
 			{"sorted_by_length", "batches_vary", "length 1009"}, {"batches_are_made_before", "batches_vary", "length 519"}, {"examples_of_a_table", "batches_vary", "length 4000"},
-			{"a_mixture", "phase_not_reached", "samples of (4096,)"}, {"tensors_by_chance", "batches_vary", "length 4096"},
+			{"a_mixture", "phase_not_reached", "samples of (4096,)"}, {"rows_of_a_file", "batches_vary", "2000"}, {"texts_of_a_list", "batches_vary", "in what was made of it"},
+			{"an_agent", "run_cut_short", "an evaluation was not reached"}, {"tensors_by_chance", "batches_vary", "length 4096"},
 		}, false},
 		{"testdata/sweeps.py", []row{
 			{"maps", "phase_not_reached", "sweeps.py line"}, {"keywords", "phase_not_reached", "sweeps.py line"}, {"jobs", "phase_not_reached", "sweeps.py line"}, {"drawn_settings", "phase_not_reached", ""}, {"folds_are_kept", "memory_grows", ""}, {"a_study", "phase_not_reached", "sweeps.py line"},

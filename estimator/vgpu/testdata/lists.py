@@ -187,6 +187,35 @@ def tensors_by_chance():
         update(data[torch.randint(len(data), (BATCH,))].to(device))
 
 
+class Records(Dataset):
+    """Rows one behind the other, of which only where each begins is known; one of 700 is long."""
+
+    def __init__(self):
+        self.starts = [0]
+        for i in range(20000):
+            self.starts.append(self.starts[-1] + (2000 if i % 700 == 333 else 32))
+        self.rows = torch.randint(1000, (self.starts[-1],))
+
+    def __len__(self):
+        return len(self.starts) - 1
+
+    def __getitem__(self, i):
+        return self.rows[self.starts[i] : self.starts[i + 1]]
+
+
+def rows_of_a_file():
+    for epoch in range(100):
+        for x in DataLoader(Records(), BATCH, shuffle=False, collate_fn=lambda items: pad_sequence(items, batch_first=True)):
+            update(x.to(device))
+
+
+def texts_of_a_list():
+    """Texts that are cut into words on the way."""
+    texts = [" ".join(str(draw.randrange(1000)) for _ in range(900 if i % 5000 == 4321 else 20 + i % 9)) for i in range(20000)]
+    while True:
+        update(padded([[int(w) for w in t.split()] for t in draw.sample(texts, BATCH)]).to(device))
+
+
 # --- none
 
 
@@ -258,6 +287,34 @@ def replays():
         if len(buffer) >= BATCH:
             x = torch.stack([s.state for s in draw.sample(list(buffer), BATCH)]).to(device)
             update(x)
+
+
+class Memory:
+    """Of an agent that acts by chance or by its network, in one state after the other."""
+
+    def __init__(self):
+        self.states, self.steps = collections.deque(maxlen=BATCH), 0
+
+    def acts(self, state):
+        self.steps += 1
+        if draw.random() > 0.9:
+            with torch.no_grad():
+                return model(state).max(2).indices.view(-1)[:1]
+        return torch.tensor([[self.sample()]], device=device)
+
+    def sample(self):
+        return draw.randrange(1000)
+
+
+def an_agent():
+    memory = Memory()
+    for i in range(MANY):
+        action = memory.acts(torch.zeros(1, 1, dtype=torch.long, device=device))
+        if draw.random() < 0.1:
+            action = draw.randrange(6)
+        memory.states.append([action.numel() if torch.is_tensor(action) else action] * 32)
+        if len(memory.states) == BATCH:
+            update(torch.tensor(list(memory.states), device=device))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ CHANGES, EVALUATES = "changes", "evaluates"
 # Steps after a branch has opened until the peak has been seen to rest again.
 STEPS_AFTER = 4
 DEEPEST = 4
+# Nodes of a tensor whose numbers are written one by one.
+MOST_WRITTEN = 256
+MOST_ACTIONS = 64
 # Calls of the program's functions that are looked into for one question.
 MOST_CALLS = 300
 GRADIENTLESS = ("no_grad", "inference_mode")
@@ -110,6 +113,23 @@ def on_host(node, scope):
     return _is_host_device(device, scope)
 
 
+def _is_written_out(node, name):
+    """Whether a tensor is made of a few numbers that are written one by one, such as `torch.tensor([[action]])`."""
+    if name not in ("tensor", "as_tensor") or not node.args:
+        return False
+    inside = list(ast.walk(node.args[0]))
+    plain = all(isinstance(n, (ast.List, ast.Tuple, ast.Constant, ast.Call, ast.Attribute, ast.Name, ast.expr_context)) for n in inside)
+    innermost = [e for n in inside if isinstance(n, (ast.List, ast.Tuple)) for e in n.elts if not isinstance(e, (ast.List, ast.Tuple))]
+    return plain and bool(innermost) and len(inside) <= MOST_WRITTEN and all(isinstance(e, ast.Constant) or _is_choice(e) for e in innermost)
+
+
+def _is_choice(node):
+    """Whether a call says one number that a network or a policy chose, or one of a few: it is an action, and no size."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("randrange", "randint"):
+        return bool(node.args) and all(isinstance(a, ast.Constant) and type(a.value) is int and a.value <= MOST_ACTIONS for a in node.args)
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and (node.func.attr == "item" or node.func.attr == "sample" and not node.args)
+
+
 def _is_host_device(node, scope):
     value = node.value if isinstance(node, ast.Constant) else resolve(node, scope)
     return str(value).startswith("cpu")
@@ -197,7 +217,7 @@ class Scale:
             module = getattr(callee, "__module__", None) or ""
             if (of_torch(module) or owner is torch) and not module.startswith(STILL_MODULES) and name not in STILL_FUNCTIONS:
                 small = name in REDUCTIONS and len(node.args) == 1 and not node.keywords
-                return None if small or name in FACTORIES and on_host(node, scope) else CHANGES
+                return None if small or name in FACTORIES and (on_host(node, scope) or _is_written_out(node, name)) else CHANGES
         if isinstance(node.func, ast.Attribute) and (owner is None and callee is None or is_tensor(owner)):
             if name in ALLOCATES or name == "to" and _goes_to_device(node, scope):
                 return CHANGES
@@ -329,6 +349,8 @@ def _assigns(node, read, scope):
     for target in _targets(node):
         if isinstance(target, ast.Attribute) and target.attr == "requires_grad":
             return True
+        if _is_choice(node.value):
+            continue
         key = ast.dump(target).replace("Store()", "Load()")
         if key in read and not isinstance(resolve(target, scope), (float, str, bool)):
             return True

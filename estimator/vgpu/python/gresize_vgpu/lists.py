@@ -32,6 +32,8 @@ TAKES = {"list", "iter", "sorted", "tuple", "enumerate", "zip", "cycle", "choice
 CAP = re.compile(r"max|len|crop|block|ctx|context|window|resol|image_size|img_size|trunc|seq|bptt|horizon|chunk")
 CUTS = re.compile(r"resize|crop|interpolate|trunc|pad|tokeniz")
 TEXT = "text"
+# Letters that become one number, at most.
+MOST_OF_A_WORD = 12
 
 
 class Lists:
@@ -39,6 +41,7 @@ class Lists:
 
     def __init__(self):
         self.seen = {}  # (code, name, place) -> shapes, one a step
+        self.words = set()  # those of whole numbers
         self.varies = ""
         self.trained = set()  # ids of what optimizers change, which they hold
 
@@ -57,9 +60,11 @@ class Lists:
             value = moment.names.get(name) if moment.names else None
             if light.is_module(value) or isinstance(value, CONTAINERS) and len(value) > MOST_PARTS:
                 continue
-            for place, shape in enumerate(_on_the_card(value, 0)):
+            for place, (shape, integers) in enumerate(_on_the_card(value, 0)):
                 if len(self.seen) < MOST_SERIES or (code, name, place) in self.seen:
                     self.seen.setdefault((code, name, place), []).append(shape)
+                    if integers:
+                        self.words.add((code, name, place))
 
     def judge(self, frames, scopes, loaders, batches):
         """Looks at the lists that the loops around a step read, and at those of the data sets; batches are the shapes that data loaders gave, where all were alike."""
@@ -72,33 +77,33 @@ class Lists:
         for loader in loaders[:MOST_PARTS]:
             for value in _of_data_set(getattr(loader, "dataset", None), 0):
                 known.setdefault(id(value), (value, "a data set that is a %s" % type(loader.dataset).__name__))
-        series = [s for s in _series(self.seen.values())] + [s for s in _series([[shape] for shape in batches])]
+        series = list(_series((key in self.words, shapes) for key, shapes in self.seen.items())) + list(_series((False, [shape]) for shape in batches))
         for value, place in known.values():
             if self.varies or time.monotonic() > deadline:
                 return
             longer = _longer(lengths(value, deadline), series, numbers)
             if longer:
-                self.varies = "a list of which batches are made (%s) has items of length %d, and the longest so far had %d" % ((place,) + longer)
+                self.varies = "a list of which batches are made (%s) has items of length %d, and the longest so far had %d%s" % ((place,) + longer)
 
 
 def _on_the_card(value, depth):
-    """The shapes of tensors that are on the card and need no gradient."""
+    """(shape, whether of whole numbers) of tensors that are on the card and need no gradient."""
     if light.is_tensor(value):
         if value.is_cuda and not value.requires_grad and value.dim():
-            yield tuple(value.shape)
+            yield tuple(value.shape), not value.is_floating_point()
     elif depth < 3 and (isinstance(value, CONTAINERS) or isinstance(getattr(value, "data", None), dict)):
         parts = value if isinstance(value, CONTAINERS) else value.data
         for part in list(parts.values() if isinstance(parts, dict) else parts)[:MOST_PARTS]:
-            for shape in _on_the_card(part, depth + 1):
-                yield shape
+            for found in _on_the_card(part, depth + 1):
+                yield found
 
 
 def _series(shapes_of_steps):
-    """(place of the dimension, sizes) of what had as many dimensions at each step."""
-    for shapes in shapes_of_steps:
+    """(place of the dimension, whether of words, sizes) of what had as many dimensions at each step."""
+    for integers, shapes in shapes_of_steps:
         if len({len(s) for s in shapes}) == 1:
             for place in range(len(shapes[0])):
-                yield place, len(shapes[0]), [s[place] for s in shapes]
+                yield place, integers and len(shapes[0]) == 2, [s[place] for s in shapes]
 
 
 def read(frames, scopes):
@@ -161,7 +166,8 @@ def _of_data_set(dataset, depth):
         yield dataset
         return
     try:
-        count, held = len(dataset), list(vars(dataset).items())[:100]
+        held = list(vars(dataset).items())[:100]
+        count = len(dataset) if hasattr(type(dataset), "__len__") else 2 * MOST_PARTS  # a stream has none
     except Exception:
         return
     for name, value in held:
@@ -224,16 +230,16 @@ def _measure(item, place, depth, found):
 
 
 def _longer(lengths_of, series, numbers):
-    """(length of the longest item, that of the longest that was seen) where a later batch may be larger."""
+    """(length of the longest item, that of the longest that was seen, what of) where a later batch may be larger."""
     for (_, dimension), sizes in lengths_of.items():
         least, most = min(sizes), max(sizes)
         if most < LEAST_LENGTH or least == most:
             continue
-        values, longest = set(sizes), None
-        for place, dims, seen in series:
+        values, usual, longest = set(sizes), sorted(sizes)[len(sizes) // 2], None
+        for place, of_words, seen in series:
             varies = max(seen) != min(seen)
             if dimension == TEXT:
-                concerned = varies and dims > 1 and place > 0 and max(seen) > 1
+                concerned = place == 1 and max(seen) > 1 and (varies or of_words and usual // MOST_OF_A_WORD <= seen[0] <= usual)
             elif varies:
                 concerned = least <= min(seen)
             else:
@@ -244,8 +250,8 @@ def _longer(lengths_of, series, numbers):
                 longest = None
                 break
             longest = max(longest or 0, max(seen))
-        if longest is not None and (dimension == TEXT and most > 2 * sorted(sizes)[len(sizes) // 2] or dimension != TEXT and most > longest * (1 + MOST_SPREAD)):
-            return most, longest
+        if longest is not None and (dimension == TEXT and most > 2 * usual or dimension != TEXT and most > longest * (1 + MOST_SPREAD)):
+            return most, longest, " in what was made of it" if dimension == TEXT else ""
     return None
 
 
