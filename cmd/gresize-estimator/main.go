@@ -24,6 +24,7 @@ import (
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
@@ -131,6 +132,7 @@ func newRunCommand() *cobra.Command {
 	c.Flags().StringVar(&bundle, "bundle", "", "the trace bundle `FILE` (gresize estimate --bundle writes one)")
 	c.Flags().StringVar(&card, "gpu", "", "the GPU `NAME` (gresize gpu list)")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "the time for the answer")
+	flags.Decimal(c.Flags())
 	return c
 }
 

@@ -20,8 +20,8 @@ func TestAllFaultsAtOnce(t *testing.T) {
 	}{
 		{"values", lines(`version = 1`, `mode = "on"`, `[probe]`, `steps = 0`, `cpus = 0`, `listen = "127.0.0.1:0"`, `[jobs]`, `users = ["a b", "c d"]`),
 			[]string{":2:1: mode: ", ":4:1: probe.steps: ", ":5:1: probe.cpus: ", ":6:1: probe.listen: ", `:8:1: jobs.users: "a b"`, `:8:1: jobs.users: "c d"`}},
-		{"keys and values", lines(`version = 1`, `mdoe = "off"`, `[probe]`, `hlod = "60s"`, `stpes = 3`, `cpus = 0`),
-			[]string{":2:1: mdoe: unknown key (did you mean mode?)", ":4:1: probe.hlod: ", ":5:1: probe.stpes: ", ":6:1: probe.cpus: "}},
+		{"keys and values", lines(`version = 1`, `mood = "off"`, `[probe]`, `hlod = "60s"`, `stpes = 3`, `cpus = 0`),
+			[]string{":2:1: mood: unknown key (did you mean mode?)", ":4:1: probe.hlod: ", ":5:1: probe.stpes: ", ":6:1: probe.cpus: "}},
 		{"an unknown table by its name alone", lines(`version = 1`, `[prob]`, `hold = "60s"`, `steps = 1`, `[log]`, `keep_days = -1`),
 			[]string{":2:1: prob: unknown key", ":6:1: log.keep_days: "}},
 		{"wrong kinds", lines(`version = 1`, `mode = 3`, `[probe]`, `hold = "60"`, `cpus = "two"`, `steps = 0`, `[[target]]`, `fits = "20"`, `constraint = "a b"`),
@@ -103,5 +103,17 @@ func TestLaterFaultsAreAdded(t *testing.T) {
 	}
 	if all := faults.And(path, many); len(all) != maxFaults+1 {
 		t.Errorf("%d faults", len(all))
+	}
+}
+
+// TestNearestKey: a key of its own table is proposed before one that looks more like it elsewhere, and of another table its name is said.
+func TestNearestKey(t *testing.T) {
+	for key, want := range map[string]string{"mood": "mode", "hold": "probe.hold", "probe.hlod": "hold", "gpu.a100.profil": "profile", "target.gress": "gres", "probe.keep_days": "log.keep_days", "prob": "probe"} {
+		if got := nearest(strings.Split(key, ".")); got != "did you mean "+want+"?" {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	if got := nearest([]string{"entirely_unheard_of"}); !strings.HasPrefix(got, "remove it") {
+		t.Error(got)
 	}
 }

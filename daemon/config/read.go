@@ -220,13 +220,17 @@ func (c *Config) ProbeURL(address string) string {
 	return "http://" + address
 }
 
-// nearest proposes the known key that looks most like an unknown one.
+// nearest proposes the known key that looks most like an unknown one. One of another table has to look more like it, and its table is named.
 func nearest(key toml.Key) string {
-	word := key[len(key)-1]
+	word, table := key[len(key)-1], strings.Join(key[:len(key)-1], ".")
 	best, bestDistance := "", 4
-	for _, candidate := range knownWords() {
-		if d := distance(word, candidate); d < bestDistance {
-			best, bestDistance = candidate, d
+	for _, known := range knownKeys() {
+		name, d := known.word, distance(word, known.word)
+		if mine := known.table == table || known.table == "gpu.NAME" && len(key) == 3 && key[0] == "gpu"; !mine {
+			name, d = strings.TrimPrefix(known.table+"."+known.word, "."), d+1
+		}
+		if d < bestDistance {
+			best, bestDistance = name, d
 		}
 	}
 	if best != "" {
@@ -258,23 +262,28 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// knownWords are the keys that the structs of this package have.
-func knownWords() []string {
-	var words []string
-	var walk func(t reflect.Type)
-	walk = func(t reflect.Type) {
+type knownKey struct{ table, word string }
+
+// knownKeys are the keys that the structs of this package have.
+func knownKeys() []knownKey {
+	var keys []knownKey
+	var walk func(t reflect.Type, table string)
+	walk = func(t reflect.Type, table string) {
 		for t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+			if t.Kind() == reflect.Map {
+				table += ".NAME"
+			}
 			t = t.Elem()
 		}
 		if t.Kind() != reflect.Struct {
 			return
 		}
 		for i := range t.NumField() {
-			words = append(words, t.Field(i).Tag.Get("toml"))
-			walk(t.Field(i).Type)
+			word := t.Field(i).Tag.Get("toml")
+			keys = append(keys, knownKey{table, word})
+			walk(t.Field(i).Type, strings.TrimPrefix(table+"."+word, "."))
 		}
 	}
-	walk(reflect.TypeFor[Config]())
-	slices.Sort(words)
-	return slices.Compact(words)
+	walk(reflect.TypeFor[Config](), "")
+	return keys
 }
