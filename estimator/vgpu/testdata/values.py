@@ -324,6 +324,7 @@ def conversions():
         "array": torch.from_numpy(np.array(counts.tolist())),
         "empty_like": torch.empty_like(counts, dtype=torch.int32).copy_(counts).cpu(),
     }
+    assert torch.allclose(counts, torch.tensor(want).to(DEVICE)) and not torch.allclose(counts, counts + 1) and not counts.allclose(counts.flip(0))
     wrong = {name: value for name, value in found.items() if value.tolist() != want}
     assert not wrong, wrong
     optimizer.step()

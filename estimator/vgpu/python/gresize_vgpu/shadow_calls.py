@@ -550,6 +550,10 @@ class Calls:
             def close(first, *args, **kwargs):
                 result = original(first, *args, **kwargs)
                 if shadow.on and isinstance(first, torch.Tensor) and first.is_cuda:
+                    plan = shadow.plan((first,) + args, kwargs)
+                    true = shadow.compute(original, *plan.args, **plan.kwargs) if plan is not None and not plan.kind() else None
+                    if true is not None:
+                        return true
                     shadow.use("allclose")
                     return True
                 return result
