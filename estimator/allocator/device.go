@@ -28,6 +28,7 @@ type Device interface {
 const Page = 2 << 20
 
 const (
+	chunkBytes      = 32 << 20
 	firstMallocAddr = 0x7f0000000000
 	firstRangeAddr  = 0x400000000000
 	rangeGapBytes   = 1 << 40
@@ -41,11 +42,12 @@ var errBudget = errors.New("allocator: capacity must be below 2^56 bytes")
 type AddressPolicy int
 
 const (
-	// Ascending places each cudaMalloc in the lowest hole that holds it.
-	Ascending AddressPolicy = iota
-	// Chunked imitates the real driver: address space comes in chunks of 32 MiB, each below the one before; the tails of chunks are used first. Reserved
-	// ranges lie below one another, too.
-	Chunked
+	// Chunked imitates the real driver: address space comes in chunks of 32 MiB, each below the one before; the tails of chunks are used first.
+	// It is what an estimate is made with: of 61 transformers that others measured, three came out 5 to 7.5 % too high
+	// with addresses that ascend, by one block that is as large as the logits, and to 0.1 % with these.
+	Chunked AddressPolicy = iota
+	// Ascending places each cudaMalloc in the lowest hole that holds it, as the fake runtime does that the test traces were made over.
+	Ascending
 )
 
 // Card is a Device with a capacity and no hardware.
@@ -122,8 +124,7 @@ func (c *Card) Malloc(bytes uint64) (uint64, bool) {
 		c.used -= bytes
 		return 0, false
 	}
-	const chunk = 32 << 20
-	size := roundUp(bytes, chunk)
+	size := roundUp(bytes, chunkBytes)
 	if size > c.chunkLow {
 		c.used -= bytes
 		return 0, false
@@ -166,16 +167,8 @@ func (c *Card) ReserveRange(bytes uint64) (uint64, bool) {
 	if c.nextRange > 1<<62 {
 		return 0, false
 	}
-	step := roundUp(bytes, Page) + rangeGapBytes
-	if c.policy == Chunked { // as a kernel does that searches from the top
-		if c.nextRange < 2*step {
-			return 0, false
-		}
-		c.nextRange -= step
-		return c.nextRange, true
-	}
 	addr := c.nextRange
-	c.nextRange += step
+	c.nextRange += roundUp(bytes, Page) + rangeGapBytes
 	return addr, true
 }
 
@@ -215,12 +208,11 @@ func (c *Card) Occupy(addr, bytes uint64) bool {
 		}
 	}
 	c.holes = kept
-	if c.policy == Ascending && end > c.nextRange-rangeGapBytes { // new address ranges begin well above whatever range this segment belongs to
+	if end > c.nextRange-rangeGapBytes { // new address ranges begin well above whatever range this segment belongs to
 		c.nextRange = roundUp(end, rangeGapBytes) + 1<<45
 	}
 	if c.policy == Chunked {
-		c.chunkLow = min(c.chunkLow, addr&^(32<<20-1))
-		c.nextRange = min(c.nextRange, addr/rangeGapBytes*rangeGapBytes)
+		c.chunkLow = min(c.chunkLow, addr&^(chunkBytes-1))
 	}
 	return true
 }

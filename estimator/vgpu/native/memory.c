@@ -1,6 +1,8 @@
 /*
- * Device memory is address space: mapped without reserve and touched by nobody but small copies. Addresses ascend and
- * holes are filled from below, as a driver does, because PyTorch's allocator prefers the lowest of equal blocks.
+ * Device memory is address space: mapped without reserve and touched by nobody but small copies. PyTorch's allocator prefers
+ * the lowest of equal blocks, so addresses are given as the driver gives them, in chunks of 32 MiB: a block lies in the lowest
+ * free range of the chunks that there are, or begins a new chunk below all of them. (In the order of going up, published runs
+ * with large equal blocks came out by one such block too high.) Ranges that are only reserved go up, from the other end.
  */
 #define _GNU_SOURCE
 #include "state.h"
@@ -13,7 +15,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, ARENA_TIMES_CAPACITY = 8, MAX_OFFERED = 256 };
+enum { PAGE_BYTES = 4096, CHUNK_BYTES = 32 << 20, ARENA_TIMES_CAPACITY = 8, MAX_OFFERED = 256 };
 /* PyTorch takes smaller requests than this in segments of other sizes, which tell nothing. */
 #define LEAST_OFFERED ((int64_t)(10 * GV_MIB))
 
@@ -25,6 +27,7 @@ static uint64_t pinned_bytes, pinned_peak;
 static bool used_before;
 static char *arena[GV_MAX_DEVICES];
 static size_t arena_bytes[GV_MAX_DEVICES];
+static char *chunks[GV_MAX_DEVICES]; /* the lowest chunk; the others lie above it, up to the arena's end */
 static bool loaded[GV_MAX_DEVICES][GV_LIBRARIES];
 /* The segments in which PyTorch would take the workspaces that were offered. */
 static int64_t offered[MAX_OFFERED];
@@ -117,36 +120,29 @@ static bool commit_is_scarce(void)
 
 static void open_arena(int device)
 {
-	size_t bytes = round_up((size_t)gv_profile()->total_bytes * ARENA_TIMES_CAPACITY + GV_GRANULE, GV_GRANULE);
-	size_t most = address_room() / 2 / GV_GRANULE * GV_GRANULE; /* the program's own memory needs addresses, too */
+	size_t bytes = round_up((size_t)gv_profile()->total_bytes * ARENA_TIMES_CAPACITY + CHUNK_BYTES, CHUNK_BYTES);
+	size_t most = address_room() / 2 / CHUNK_BYTES * CHUNK_BYTES; /* the program's own memory needs addresses, too */
 	char *p = MAP_FAILED;
 
 	if (bytes > most)
 		bytes = most;
-	if (bytes > GV_GRANULE)
+	if (bytes > 2 * CHUNK_BYTES)
 		p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED) { /* every allocation is then mapped by itself */
 		arena_bytes[device] = 0;
 		arena[device] = NULL;
 		return;
 	}
-	arena[device] = (char *)round_up((size_t)p, GV_GRANULE);
-	arena_bytes[device] = bytes - (size_t)(arena[device] - p);
+	arena[device] = (char *)round_up((size_t)p, CHUNK_BYTES);
+	arena_bytes[device] = (bytes - (size_t)(arena[device] - p)) / CHUNK_BYTES * CHUNK_BYTES;
+	chunks[device] = arena[device] + arena_bytes[device];
 }
 
-/* lowest_hole finds the lowest free range in the device's arena, NULL when there is none. */
-static char *lowest_hole(int device, size_t bytes, size_t alignment)
+/* lowest_hole finds the lowest free range between two addresses, NULL when there is none. */
+static char *lowest_hole(char *from, const char *end, size_t bytes, size_t alignment)
 {
-	char *from, *end;
-	ptrdiff_t i;
+	ptrdiff_t i = last_at_or_below(from);
 
-	if (!arena[device])
-		open_arena(device);
-	if (!arena[device])
-		return NULL;
-	from = arena[device];
-	end = from + arena_bytes[device];
-	i = last_at_or_below(from);
 	for (i = i < 0 ? 0 : i; i < (ptrdiff_t)block_count && blocks[i].base < end; i++) {
 		if (blocks[i].base + blocks[i].bytes <= from)
 			continue;
@@ -155,6 +151,25 @@ static char *lowest_hole(int device, size_t bytes, size_t alignment)
 		from = (char *)round_up((size_t)(blocks[i].base + blocks[i].bytes), alignment);
 	}
 	return from < end && (size_t)(end - from) >= bytes ? from : NULL;
+}
+
+/* hole finds where the driver would put memory, or a range of addresses without memory (reserved), NULL where the device's arena has no room. */
+static char *hole(int device, size_t bytes, size_t alignment, bool reserved)
+{
+	size_t chunk = round_up(bytes, CHUNK_BYTES);
+	char *at;
+
+	if (!arena[device])
+		open_arena(device);
+	if (!arena[device])
+		return NULL;
+	if (reserved)
+		return lowest_hole(arena[device], chunks[device], bytes, alignment);
+	at = lowest_hole(chunks[device], arena[device] + arena_bytes[device], bytes, alignment);
+	if (at || (size_t)(chunks[device] - arena[device]) < chunk || lowest_hole(chunks[device] - chunk, chunks[device], chunk, PAGE_BYTES) != chunks[device] - chunk)
+		return at; /* no new chunk where ranges are reserved */
+	chunks[device] -= chunk;
+	return chunks[device];
 }
 
 /*
@@ -306,9 +321,9 @@ int gv_charge(int device, int64_t bytes)
 	return status;
 }
 
-static bool place(struct gv_block *block, size_t alignment)
+static bool place(struct gv_block *block, size_t alignment, bool reserved)
 {
-	char *at = block->kind == GV_DEVICE ? lowest_hole(block->device, block->bytes, alignment) : NULL;
+	char *at = block->kind == GV_DEVICE ? hole(block->device, block->bytes, alignment, reserved) : NULL;
 
 	if (!map(block, at))
 		return false;
@@ -332,7 +347,7 @@ void *gv_alloc(size_t bytes, int device, enum gv_kind kind)
 		pthread_mutex_unlock(&lock);
 		return NULL;
 	}
-	if (!place(&block, granule)) {
+	if (!place(&block, granule, false)) {
 		if (block.charged) {
 			counters[device].used_bytes -= block.bytes;
 			counters[device].host_refused++;
@@ -364,7 +379,7 @@ void *gv_reserve(size_t bytes, size_t alignment, int device)
 		return NULL;
 	block.bytes = round_up(bytes, PAGE_BYTES);
 	pthread_mutex_lock(&lock);
-	if (place(&block, alignment > GV_GRANULE ? alignment : GV_GRANULE))
+	if (place(&block, alignment > GV_GRANULE ? alignment : GV_GRANULE, true))
 		base = block.base;
 	pthread_mutex_unlock(&lock);
 	return base;
