@@ -124,6 +124,6 @@ func (m Method) answer(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, 
 // virtual is the estimator of the virtual GPU.
 func virtual(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 	e := vgpu.Estimate(b, card)
-	capacity.SetMinimum(&e, b)
+	capacity.Complete(&e, b)
 	return e, nil
 }

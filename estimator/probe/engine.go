@@ -38,6 +38,6 @@ func (virtualGPU) Read(reportDir string) (Reports, error) { return vgpu.ReadRepo
 
 func (virtualGPU) Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	e := vgpu.Estimate(b, p)
-	capacity.SetMinimum(&e, b)
+	capacity.Complete(&e, b)
 	return e
 }
