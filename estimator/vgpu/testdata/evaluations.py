@@ -109,6 +109,36 @@ def samples_more_from_a_loader():
     loop_of_a_loader(lambda: sample(32768))
 
 
+def counts_beside_the_step():
+    step = 0
+    while True:
+        update(batch()); step += 1  # noqa: E702
+        if step % EVERY == 0: sample(32768)  # noqa: E701
+
+
+rows = [([1.0] * WIDTH, i % 2) for i in range(2000)]
+
+
+def gathered(part):
+    return torch.tensor([r for r, _ in part]).cuda()
+
+
+@torch.no_grad()
+def of_parts_of_a_list(size):
+    for i in range(0, len(rows), size):
+        model(gathered(rows[i : i + size]))
+
+
+def rows_of_a_list(size=32 * BATCH):
+    step = 0
+    for epoch in range(MANY):
+        for i in range(0, len(rows), BATCH):
+            update(gathered(rows[i : i + BATCH]))
+            step += 1
+            if step % EVERY == 0:
+                of_parts_of_a_list(size)
+
+
 @torch.no_grad()
 def begins_empty():
     x = torch.zeros((BATCH * 16, WIDTH), device="cuda")
@@ -267,6 +297,10 @@ def with_the_same_loader():
 
 def the_same_loader():
     loop_of_a_loader(with_the_same_loader)
+
+
+def as_many_rows_of_a_list():
+    rows_of_a_list(BATCH)
 
 
 @torch.no_grad()

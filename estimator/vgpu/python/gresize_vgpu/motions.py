@@ -47,6 +47,8 @@ class Linear:
         if scope is not self.scope or len(self.counts) > 1 or None in self.counts:
             return (0, 1) if scope is not self.scope or line > step else (0, -1)
         count = self.counts[0]
+        if count == step:  # `optimizer.step(); step += 1`
+            return (0, 1) if line > step else (-1, 0) if line < step else (-1, 0, 1)
         if count > step:
             return (1,) if line > count else (0,)
         return (-1,) if line < count else (0,)

@@ -179,13 +179,20 @@ def _cut_out(node, scope, local):
     if isinstance(key, ast.Tuple) and key.elts:
         key = key.elts[0]
     base = resolve(node.value, scope)
-    if not isinstance(key, ast.Slice) or key.upper is None or not (light.is_tensor(base) and base.dim() > 1 or type(base).__module__ == "numpy"):
+    if not isinstance(key, ast.Slice) or key.upper is None:
+        return None
+    if not (light.is_tensor(base) and base.dim() > 1 or type(base).__module__ == "numpy" or key.lower is not None and _of_samples(base)):
         return None
     try:
         widths = [number(w, scope, local) for w in width(key)]
     except Exception:
         return None
     return Size(rows=widths[0]) if widths and type(widths[0]) is int and widths[0] > 0 else None
+
+
+def _of_samples(base):
+    """Whether a list holds samples, of which a part becomes a batch: sequences, texts, or rows of several things."""
+    return type(base) in (list, tuple) and bool(base) and (light.is_tensor(base[0]) or isinstance(base[0], (str, list, tuple, dict)))
 
 
 def _loader(node, scope, local):
