@@ -22,6 +22,8 @@ func TestHabitsOfPrograms(t *testing.T) {
 		{name: "default_device", devices: 1},
 		{name: "masks", devices: 1},
 		{name: "script", devices: 1, decides: true},
+		{name: "data_parallel", devices: 2},
+		{name: "generates", devices: 1, decides: true},
 	} {
 		for _, release := range []string{"2.6.0", "2.11.0"} {
 			t.Run(c.name+"-"+release, func(t *testing.T) {
@@ -29,6 +31,11 @@ func TestHabitsOfPrograms(t *testing.T) {
 				o := runPython(t, release, c.devices, []string{"testdata/programs.py", c.name})
 				if o.failed || !o.reports.Stopped || len(o.reports.UnansweredSymbols) != 0 {
 					t.Fatalf("failed %v, stopped %v, unanswered %v\n%s", o.failed, o.reports.Stopped, o.reports.UnansweredSymbols, o.output)
+				}
+				for _, r := range o.ranks {
+					if r.Coverage.StepsUneven {
+						t.Errorf("steps that are alike, or alike in turn, are told to differ: %+v", r.Coverage.Ahead)
+					}
 				}
 				if e := o.estimate(t, trace.Stopped); !c.decides && e.Confidence != estimator.High {
 					t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)

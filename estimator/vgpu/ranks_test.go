@@ -64,6 +64,9 @@ func TestTwoRanks(t *testing.T) {
 					if uses := r.Coverage.Values.Uses; len(uses) > 0 {
 						t.Errorf("rank %d: answered by a policy, though the ranks have told it each other: %v", i, uses)
 					}
+					if r.Coverage.StepsUneven {
+						t.Errorf("rank %d: the steps are told to differ", i)
+					}
 					if r.PeakAllocatedBytes < c.least || r.PeakAllocatedBytes > c.least+c.slack {
 						t.Errorf("rank %d: %d bytes, want %d to %d", i, r.PeakAllocatedBytes, c.least, c.least+c.slack)
 					}

@@ -138,6 +138,40 @@ def script():
         optimizer.step()
 
 
+def data_parallel():
+    """Every batch is the same, and the first steps allocate more than the others."""
+    model = nn.DataParallel(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(50):
+        model(torch.randn(4096, 1024).cuda()).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def generates():
+    """Every other step a text of so many words is generated, until all its rows are as long or have said the last word, as Transformers does it."""
+    words, last = 50257, torch.tensor([50256])
+    model = nn.Sequential(nn.Embedding(words, 64), nn.Linear(64, words)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for i in range(50):
+        given = torch.randint(0, words, (4, 32)).cuda()
+        model(given).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if i % 2 == 0:
+            with torch.no_grad():
+                unfinished, finished = torch.ones(4, dtype=torch.long, device="cuda"), False
+                while not finished:
+                    word = torch.argmax(model(given)[:, -1], dim=-1) * unfinished + (1 - unfinished)
+                    given = torch.cat([given, word[:, None]], dim=-1)
+                    done = torch.full((4,), False, device="cuda", dtype=torch.bool)
+                    done = done | torch.full((4,), given.shape[-1] >= 40, device="cuda", dtype=torch.bool)
+                    done = done | torch.isin(given[:, -1], last.to("cuda"))
+                    unfinished = unfinished & ~done
+                    finished = unfinished.max() == 0
+                    assert given.shape[-1] <= 40, given.shape
+
+
 def own_allocator():
     """The program's own allocator takes the place of PyTorch's: its counters cannot be asked. programs.py own_allocator LIBRARY"""
     allocator = torch.cuda.memory.CUDAPluggableAllocator(sys.argv[2], "own_malloc", "own_free")

@@ -43,6 +43,11 @@ class Taint:
         self.expanded = expanded  # one number stands for all elements
 
 
+def _of_answer(kind, mirror):
+    """Whether a word was found is no word: what is computed from it goes by its number, such as how many sequences of a generation are left."""
+    return min(kind, GUESSED) if mirror.element_size() == 1 and str(mirror.dtype) == "torch.bool" else kind
+
+
 class _Ref(weakref.ref):
     __slots__ = ("key",)
 
@@ -283,13 +288,13 @@ class Shadow(ByTensor):
         for origin, taint in plan.origins:
             if origin == place and place:
                 return taint
-        return Taint(kind, plan.made(), span=span)
+        return Taint(_of_answer(kind, mirror), plan.made(), span=span)
 
     def _follow_constant(self, original, plan, result):
         """All elements are the same, however many there are."""
         value = self.compute(original, *[a[(0,) * a.dim()] for a in plan.args if isinstance(a, self.tensor)])
         if value is not None and value.dim() == 0:
-            self.put(result, value.expand(result.shape), Taint(plan.kind(), plan.made(), True))
+            self.put(result, value.expand(result.shape), Taint(_of_answer(plan.kind(), value), plan.made(), True))
 
     # -- what a policy says
 

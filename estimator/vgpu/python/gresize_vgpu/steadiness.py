@@ -60,6 +60,10 @@ def larger_or_other(one, other):
     return any(len(a) != len(b) or a[1:] != b[1:] or a[:1] < b[:1] for a, b in zip(one, other))
 
 
+def _alike(steps):
+    return max(steps) - min(steps) <= max(LEAST_DIFFERENCE_BYTES, LEAST_DIFFERENCE * max(steps))
+
+
 class Steadiness:
     def __init__(self):
         self.held, self.totals, self.blocks = [], [], []
@@ -74,7 +78,7 @@ class Steadiness:
         """A step has ended with so much allocated, in so many blocks; total is all that was ever allocated."""
         self.held = self.held[-GROWING_STEPS:] + [allocated]
         self.blocks = self.blocks[-GROWING_STEPS:] + [blocks]
-        self.totals = self.totals[-GROWING_STEPS:] + [total]
+        self.totals = self.totals[-2 * GROWING_STEPS :] + [total]
 
     def grows_bytes(self):
         """What a step leaves behind, where each of the last did so."""
@@ -93,9 +97,15 @@ class Steadiness:
         return all(0 <= b - a <= slow for a, b in zip(peaks, peaks[1:]))
 
     def uneven(self):
-        """Whether the last steps allocated different sizes."""
+        """Whether the last steps allocated different sizes, and not the same in turn, as where every other one generates something."""
         steps = [b - a for a, b in zip(self.totals, self.totals[1:])]
-        return len(steps) >= GROWING_STEPS and max(steps) - min(steps) > max(LEAST_DIFFERENCE_BYTES, LEAST_DIFFERENCE * max(steps))
+        if len(steps) < GROWING_STEPS or _alike(steps[-GROWING_STEPS:]):
+            return False
+        for turn in range(2, GROWING_STEPS + 1):
+            last = steps[-2 * turn :]
+            if len(last) == 2 * turn and all(_alike(last[i::turn]) for i in range(turn)):
+                return False
+        return True
 
     def batch(self, iterator, batch):
         """A loader has given a batch. Two loaders may give batches of different sizes from one data set."""

@@ -180,6 +180,8 @@ class Watch:
             return False
         if number >= MOST_TIMES_STEPS * self.wanted_steps:
             return True
+        if not self.phases.fed and self.steadiness.uneven() and number < self.wanted_steps + steadiness.GROWING_STEPS:
+            return False  # a first step may have been another, as where DDP makes its buckets anew
         return self.flat() and not self.idle_optimizer()
 
     # -- the end
