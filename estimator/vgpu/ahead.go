@@ -88,7 +88,7 @@ func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 	if left, little := h.leftInAll(peakBytes); !little {
 		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
 	} else if left > 0 {
-		a.lower(estimator.High, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
+		a.lower(estimator.High, "memory_grows", fmt.Sprintf("a step leaves up to %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
 	}
 	if len(h.GrowthAhead) > 0 {
 		a.lower(estimator.Low, "memory_grows", "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))

@@ -133,6 +133,11 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 		{"testdata/kept.py", []row{
 			{"losses", "memory_grows", "000 steps leave 15360000: the interval covers that"}, {"losses_for_ever", "memory_grows", "1000000 steps leave 512000000: the interval covers that"}, {"outputs", "memory_grows", "131072 bytes"},
 		}, true},
+		{"testdata/kept.py", []row{
+			{"in_a_table", "memory_grows", "kept.py line"}, {"sums_of_lists", "memory_grows", "kept.py line"}, {"after_epochs", "memory_grows", "kept.py line"},
+			{"joins", "memory_grows", "kept.py line"}, {"joins_in_an_object", "memory_grows", "kept.py line"}, {"some_losses", "memory_grows", covered}, {"a_queue", "", ""},
+		}, true},
+		{"testdata/kept.py", []row{{"sums_of_tuples", "memory_grows", "kept.py line"}, {"joins_in_a_buffer", "memory_grows", "kept.py line"}, {"begins_anew", "", ""}}, false},
 		{"testdata/lists.py", []row{
 			{"drawn_at_random", "batches_vary", "(lists.py line 56) has items of length 4000, and the longest so far had 32"}, {"in_buckets", "batches_vary", "length 512"},
 			{"of_a_class", "batches_vary", "length 4000"}, {"of_a_data_set", "batches_vary", "4000"}, {"tasks_by_chance", "phase_not_reached", "samples of (4096,), 16 in a batch"},

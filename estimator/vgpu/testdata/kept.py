@@ -35,5 +35,111 @@ def outputs():
         kept.append(step()[0])
 
 
+class Bank:
+    def __init__(self):
+        self.x, self.n = None, 0
+
+    def add(self, x):
+        self.n += 1
+        if self.n % 500 == 0:
+            self.x = x if self.x is None else torch.cat((self.x, x), 0)
+
+
+class Watched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.n = nn.Linear(512, 512), 0
+        self.register_buffer("seen", torch.zeros(0, 512))
+
+    def forward(self, x):
+        y = self.linear(x)
+        self.n += 1
+        if self.n % 500 == 0:
+            self.seen = torch.cat([self.seen, y.detach()])
+        return y
+
+
+def in_a_table():
+    table = {}
+    for i in range(MANY):
+        out, _ = step()
+        if i % 500 == 499:
+            table.setdefault("outputs", []).append(out)
+
+
+def sums_of_lists():
+    all_of_it = []
+    for i in range(MANY):
+        out, _ = step()
+        if i % 500 == 499:
+            all_of_it = all_of_it + [out]
+
+
+def sums_of_tuples():
+    all_of_it = ()
+    for i in range(MANY):
+        out, _ = step()
+        if i % 10 == 9:
+            all_of_it = all_of_it + (out,)
+
+
+def after_epochs():
+    features = []
+    for epoch in range(100):
+        for i in range(MANY):
+            out, _ = step()
+        features += [out]
+
+
+def joins():
+    bank = torch.empty(0, 512, device="cuda")
+    for i in range(MANY):
+        out, _ = step()
+        if i % 10 == 9:
+            bank = torch.cat([bank, out])
+
+
+def joins_in_an_object():
+    bank = Bank()
+    for i in range(MANY):
+        bank.add(step()[0])
+
+
+def joins_in_a_buffer():
+    watched = Watched().cuda()
+    optimizer = torch.optim.SGD(watched.parameters(), 0.01)
+    for i in range(MANY):
+        optimizer.zero_grad()
+        watched(torch.zeros(64, 512, device="cuda")).square().mean().backward()
+        optimizer.step()
+
+
+def some_losses():
+    for i in range(MANY):
+        _, loss = step()
+        if i % 500 == 499:
+            kept.append(loss)
+
+
+def a_queue():
+    """It stays as long as it is."""
+    queue = torch.zeros(1024, 512, device="cuda")
+    for i in range(MANY):
+        out, _ = step()
+        if i % 10 == 9:
+            queue = torch.cat([queue, out])[-1024:]
+
+
+def begins_anew():
+    """What is joined is made anew each time."""
+    for i in range(MANY):
+        out, _ = step()
+        if i % 10 == 9:
+            text = out[:1]
+            for _ in range(4):
+                text = torch.cat([text, out[:1]])
+            print(text.shape)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

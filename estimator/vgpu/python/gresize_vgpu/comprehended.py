@@ -3,7 +3,7 @@ import ast
 import itertools
 import sys
 
-from . import light, sources
+from . import gathers, light, sources
 from .expressions import path_of
 from .sources import resolve
 
@@ -85,6 +85,8 @@ def kept(statements, loop, scope):
         if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and light.keeps([node], scope, lambda name: name not in own and name not in emptied):
             if not _is_small(node, scope):
                 return node.lineno
+        if isinstance(node, (ast.Expr, ast.Assign, ast.AugAssign)) and gathers.gathers([node], scope, {path: v for path, v in own.items() if path not in emptied}):
+            return node.lineno
         if isinstance(node, ast.Expr) and _keeps_network(node.value, scope, own, emptied):
             return node.lineno
     return None

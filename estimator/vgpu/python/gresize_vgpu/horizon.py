@@ -11,7 +11,7 @@ import os
 import sys
 import time
 
-from . import chosen, comprehended, grids, light, lists, sources, trainers, turns
+from . import chosen, comprehended, gathers, grids, light, lists, sources, trainers, turns
 from .expressions import PLAIN, Unknown, constant_key, evaluate, paths_in
 from .growth import Growth, Reach
 from .motions import MOST_TURNS, NOW, UNBOUNDED, Motions, Own, things
@@ -85,6 +85,7 @@ class Horizon:
         self.lines = {}  # filename -> lines that called for a backward pass or a step
         self.lists = lists.Lists()
         self.steps_in_all = turns.UNTOLD_STEPS
+        self.keeps_bytes = 0  # each time that a later step comes by, where that is little
 
     def _around(self, frame):
         """The program's own frames, the innermost first, with their loops."""
@@ -331,7 +332,9 @@ class Look:
             last = side[-1] if isinstance(side, list) else side
             lines = self.horizon.lines.get(filename, ()) if isinstance(side, list) and first.lineno > branch.test.lineno else ()
             was = value in seen or any(first.lineno <= n <= (getattr(last, "end_lineno", None) or last.lineno) for n in lines)
-            keeps = isinstance(side, list) and light.keeps(side, scope, self._lasting(loop, scope))
+            lasting, own = self._lasting(loop, scope), sources.assignments([loop]) if loop is not None else scope.assigned() if isinstance(scope, sources.Called) else {}
+            keeps = isinstance(side, list) and (light.keeps(side, scope, lasting) or gathers.gathers(side, scope, own))
+            little = keeps and gathers.keeps_little(side, scope, lasting) and not gathers.gathers(side, scope, own)
             what = None if was else self._weigh(side, loop, scope)
             if not was and not what and not isinstance(side, list):
                 what = self.shifts.chosen(side, branch.orelse if value else branch.body, scope)
@@ -340,7 +343,9 @@ class Look:
             ahead, certain = self._opens(branch.test, value, scope, survey, left)
             if ahead is None:
                 continue
-            if keeps:
+            if little:
+                self.horizon.keeps_bytes = gathers.LEAST_BYTES
+            elif keeps:
                 self.horizon.name(self.horizon.growing, filename, first.lineno, None)
             if what and not (what == light.CHANGES and self._waits(branch.test, value, scope, survey, filename, first)):
                 self._found(what, filename, first, ahead if stepping and certain else None, stepping and certain and not survey.own)
