@@ -14,18 +14,18 @@ type meaning struct {
 var meanings = map[string]meaning{
 	"values_read_back":     {text: "the program reads values that only a real GPU would have computed"},
 	"values_compared":      {text: "the program decides by values that only a real GPU would have computed"},
-	"values_bounded":       {text: "values that only a real GPU would have computed decide sizes; a policy answered, and the interval covers it"},
+	"values_bounded":       {text: "the program asks for values that only a real GPU would have computed; it was run with answers of both kinds, and the interval covers them"},
 	"symbol_unanswered":    {text: "a CUDA function was called that the virtual GPU has no answer for", ours: true},
 	"symbol_missing":       {text: "a CUDA function was wanted that the virtual GPU does not have", ours: true},
 	"stub_missing":         {text: "a CUDA library was wanted that the virtual GPU does not have", ours: true},
 	"other_architecture":   {text: "this PyTorch is built for another processor than that of this machine", ours: true},
 	"no_cuda_compiler":     {text: "the command compiles CUDA sources, and this machine has no CUDA toolkit (nvcc) to do it with", ours: true},
-	"no_step_seen":         {text: "no training step was seen"},
+	"no_step_seen":         {text: "no training step was seen", hint: "a step is one of an optimizer: inference alone is not covered"},
 	"budget_spent":         {text: "the run was ended before enough was seen", hint: "--budget gives it more time"},
 	"script_failed":        {text: "the command failed"},
 	"phase_not_reached":    {text: "a part of the program was not reached"},
 	"memory_grows":         {text: "the program keeps more the longer it runs"},
-	"batches_vary":         {text: "the batches differ in size: a later one may be larger"},
+	"batches_vary":         {text: "the batches differ in size: a later one may be larger", hint: "--steps sees more, and batches padded to one length leave no doubt"},
 	"memory_fraction":      {text: "the program allows itself a part of the card only"},
 	"run_cut_short":        {text: "only the first steps were run"},
 	"cpu_only_torch":       {text: "this PyTorch is built without CUDA"},
@@ -80,6 +80,9 @@ func (r Reason) Words() string { return r.words(meanings[r.Code].text) }
 // WordsWithHint is Words for whoever has called `gresize estimate`.
 func (r Reason) WordsWithHint() string {
 	m := meanings[r.Code]
+	if r.Detail == m.text {
+		r.Detail = "" // it is said once
+	}
 	if m.hint != "" {
 		m.text += "; " + m.hint
 	}
@@ -92,7 +95,7 @@ func (r Reason) words(text string) string {
 		return r.Code
 	case text == "":
 		return r.Code + ": " + r.Detail
-	case r.Detail == "":
+	case r.Detail == "" || r.Detail == text:
 		return text + " [" + r.Code + "]"
 	}
 	return text + ": " + r.Detail + " [" + r.Code + "]"

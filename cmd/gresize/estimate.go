@@ -244,7 +244,9 @@ func (r *reading) print(w io.Writer) error {
 	b.WriteString(r.headline() + "\n")
 	for _, k := range r.Ranks {
 		need := fmt.Sprintf("%s needed, at most %s", logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes))
-		if !r.Fits {
+		if r.wasFullOnce() {
+			need = logview.GiB(k.ComfortableBytes) + " in use when the card was full once: it went on without the allocator's cache, and may be slow"
+		} else if !r.Fits {
 			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", logview.GiB(k.ComfortableBytes))
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n", r.nameOf(k.Rank), need)
@@ -280,7 +282,7 @@ func (r *reading) print(w io.Writer) error {
 	if len(names) > 0 {
 		fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
 	}
-	if r.Status == statusDoesNotFit {
+	if r.Status == statusDoesNotFit || r.wasFullOnce() {
 		b.WriteString(r.largerCards())
 	}
 	r.printOwners(&b)

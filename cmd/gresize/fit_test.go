@@ -234,6 +234,7 @@ func TestFitUsage(t *testing.T) {
 		{[]string{"estimate", "--bundle", "/", "--", "train.py"}, "/ is a folder"},
 		{[]string{"fit", "--gpu", "abacus", "--", "train.py", "-b", "3"}, "rtx3060"},
 		{[]string{"estimate", "--what-if", "size=3", "--", "train.py"}, "gpu=NAME"},
+		{[]string{"estimate", "--what-if", "conf=bogus:1", "--", "train.py"}, "conf: PyTorch"},
 		{[]string{"estimate", "--what-if", "gpu=abacus", "--", "train.py"}, "rtx3060"},
 		{[]string{"estimate", "--what-if", "gpu=t4", "--", "train.py", "{}"}, "batch=N"},
 		{[]string{"estimate", "--what-if", "batch=4", "--", "train.py"}, "write {} where"},

@@ -91,6 +91,7 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 			r.Notes = append(r.Notes, c.Name+" was not run")
 		}
 	}
+	r.Notes = append(r.Notes, hints(m)...)
 	if r.Notes == nil {
 		r.Notes = []string{}
 	}
@@ -103,6 +104,9 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 	}
 	left := p.Total.Bytes - largest.ComfortableHighBytes
 	r.Headroom = &headroom{Bytes: left, Percent: float64(left*1000/p.Total.Bytes) / 10}
+	if r.Confidence == estimator.Low {
+		return r // what could not be relied on is no promise for other cards
+	}
 	for _, c := range gpu.SmallestFor(largest.ComfortableHighBytes) {
 		if r.WouldFit = append(r.WouldFit, c.ID); len(r.WouldFit) == shownSmallest {
 			break
@@ -149,6 +153,11 @@ func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 		return statusUnknown
 	}
 	return statusFits
+}
+
+// wasFullOnce says that the run met the end of the card and went on without the allocator's cache.
+func (r *reading) wasFullOnce() bool {
+	return !r.Fits && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == "near_capacity" })
 }
 
 // tooClose says that the answer is unknown for one cause alone: the interval reaches over the end of the card.

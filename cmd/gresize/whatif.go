@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
@@ -49,6 +50,13 @@ func parseWhatIf(text string) (whatIf, error) {
 			w.conf += "," + part
 		default:
 			return w, fmt.Errorf("--what-if %s: %q is not gpu=NAME, batch=N or conf=SETTINGS", text, part)
+		}
+	}
+	if w.setConf {
+		// Which release the command has is known behind its run; what neither the first nor the last one takes, none does.
+		_, _, newest := allocator.ParseConfig(w.conf, allocator.Newest)
+		if _, _, oldest := allocator.ParseConfig(w.conf, allocator.Oldest); newest != nil && oldest != nil {
+			return w, fmt.Errorf("--what-if %s: conf: PyTorch %v says: %w", text, allocator.Newest, newest)
 		}
 	}
 	return w, nil

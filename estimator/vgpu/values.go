@@ -102,7 +102,7 @@ func (v *ValuesSide) countsOnHost() bool {
 
 func (a *answer) judgeValues(r *rankReport) {
 	if r.Coverage.ValuesPerStep > valuesPerStepExpected {
-		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.1f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
+		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.0f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
 	}
 	if r.Coverage.Decisions > 0 {
 		detail := fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions)

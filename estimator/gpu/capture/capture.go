@@ -41,12 +41,23 @@ type NoGPUError struct {
 	Host   Host
 }
 
+// devicePattern names the devices that NVIDIA's driver makes.
+const devicePattern = "/dev/nvidia[0-9]*"
+
+// withoutDevice says first what no Python can mend: that this machine has no GPU.
+func withoutDevice() string {
+	if found, err := filepath.Glob(devicePattern); err != nil || len(found) > 0 {
+		return ""
+	}
+	return "this machine shows no NVIDIA GPU (" + devicePattern + " is not there), run this on one that does; besides, "
+}
+
 func (e *NoGPUError) Error() string {
 	switch {
 	case e.Host.Virtual && e.Host.Available:
 		return "this is gresize's virtual GPU: nothing can be measured on it"
 	case e.Host.Torch == "":
-		return fmt.Sprintf("%s cannot use PyTorch (%s): name a Python that can with --python", e.Python, e.Host.Why)
+		return withoutDevice() + fmt.Sprintf("%s cannot use PyTorch (%s): name a Python that can with --python", e.Python, e.Host.Why)
 	case e.Host.CUDA == "":
 		return fmt.Sprintf("PyTorch %s of %s is built without CUDA: name another with --python", e.Host.Torch, e.Python)
 	}
@@ -114,7 +125,7 @@ func Check(ctx context.Context, o Options) (Host, error) {
 	runErr := cmd.Run()
 	var host Host
 	if stdout.Len() > maxCheckBytes || json.Unmarshal(stdout.Bytes(), &host) != nil {
-		return Host{}, fmt.Errorf("capture: %s: %w: %.300s", o.Python, errors.Join(runErr, errors.New("no answer")), lastLine(stderr.Bytes()))
+		return Host{}, fmt.Errorf("capture: %s%s: %w: %.300s", withoutDevice(), o.Python, errors.Join(runErr, errors.New("no answer")), lastLine(stderr.Bytes()))
 	}
 	if !host.Available || host.Virtual && !o.AllowVirtual {
 		return host, &NoGPUError{o.Python, host}

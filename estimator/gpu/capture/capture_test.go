@@ -160,8 +160,8 @@ func TestNoGPUIsSaid(t *testing.T) {
 		{torchtest.Python(t, "2.6.0"), "cannot use PyTorch (import torch: libcublas"}, // without NVIDIA's libraries
 	} {
 		_, err := Run(t.Context(), Options{Python: c.python, Seconds: 5, Env: []string{"PATH=" + os.Getenv("PATH")}})
-		if err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want %q", c.python, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), withoutDevice()) {
+			t.Errorf("%s: %v, want %q and %q", c.python, err, c.says, withoutDevice())
 		}
 	}
 }
