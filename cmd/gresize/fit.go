@@ -8,19 +8,24 @@ import (
 	"os"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
 
 type fitFlags struct {
 	estimateFlags
 	from, step, most int
-	acceptLow        bool
+	acceptLow, exact bool
+	within           time.Duration
 }
 
 func newFitCommand() *cobra.Command {
@@ -30,13 +35,17 @@ func newFitCommand() *cobra.Command {
 		Short: "Find the largest batch size that fits on a GPU, by running it",
 		Long: `Runs the command on a virtual GPU with one batch size after the other and says which
 is the largest that fits. Nothing is extrapolated: the answer was run and fits, and
-the next one was run and does not, or not for sure. All runs are shown.
+a larger one was run and does not, or not for sure. All runs are shown.
 
 Write {} where the batch size goes. Without it, the value of --batch-size,
 --batch_size, -b, --train_batch_size, --per_device_train_batch_size and their like
 is replaced, or the variable BATCH_SIZE.
 
 The search doubles from the first size until one does not fit, then halves the rest.
+It ends earlier where the sizes left differ by less than the interval of an answer can
+tell, unless --exact is given, and when the time of --within is spent: the next size
+has not been run then, and the answer says so. It also ends where the batch size has no
+effect on what the command asks for.
 Memory need not grow evenly with the batch: a larger size beyond the answer might
 happen to fit again, and is not looked for.
 
@@ -58,6 +67,8 @@ EXIT STATUS
 	f.IntVar(&flags.step, "step", 1, "batch sizes are multiples of this")
 	f.IntVar(&flags.most, "most", 1<<20, "largest batch size to try")
 	f.BoolVar(&flags.acceptLow, "accept-low", false, "take an answer of low confidence for one")
+	f.BoolVar(&flags.exact, "exact", false, "go on to the last size, however little the sizes differ")
+	f.DurationVar(&flags.within, "within", 10*time.Minute, "time for all runs together; the one that has begun ends")
 	f.SetInterspersed(false)
 	return cmd
 }
@@ -65,6 +76,12 @@ EXIT STATUS
 const (
 	defaultFirstBatch = 8
 	schemaFit         = "gresize.fit/1"
+
+	// usualRuns is what a search takes; of runs as short as shortRunSeconds nothing need be announced.
+	usualRuns       = 8
+	shortRunSeconds = 5
+	// shareOfInterval: sizes that differ by less than this part of an answer's interval are not told apart.
+	shareOfInterval = 0.1
 )
 
 // fitResult is what fit prints.
@@ -98,6 +115,9 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 	if flags.from > flags.most {
 		return usageError(fmt.Errorf("fit: --from %d is above --most %d: nothing would be tried", flags.from, flags.most))
 	}
+	if flags.within <= 0 {
+		return usageError(errors.New("fit: --within must be positive"))
+	}
 	if err := flags.check("fit", args); err != nil {
 		return err
 	}
@@ -116,7 +136,9 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 		return usageError(fmt.Errorf("fit: %w", err))
 	}
 	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
-	s := fitSearch{step: flags.step, first: first, most: flags.most, capacity: profile.Total.Bytes, acceptLow: flags.acceptLow}
+	s := fitSearch{step: flags.step, first: first, most: flags.most, capacity: profile.Total.Bytes, acceptLow: flags.acceptLow, coarse: !flags.exact}
+	begin := time.Now()
+	s.spent = func() bool { return time.Since(begin) >= flags.within }
 	s.try = func(batch int) (reading, error) {
 		command, newEnv, err := withBatch(args, env, batch)
 		if err != nil {
@@ -128,11 +150,15 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 			return reading{}, err
 		}
 		r := newReading(&result, profile)
+		r.asked = sizesAsked(result.Bundle)
 		if err := cmd.Context().Err(); err != nil {
 			return r, err
 		}
 		if progress == nil || !progress.terminal { // on a terminal, the progress was seen
 			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: batch %d: %s, %.1f s\n", batch, fitAnswerOf(&r), r.WallSeconds)
+		}
+		if len(s.runs) == 0 && r.WallSeconds > shortRunSeconds {
+			fmt.Fprintf(cmd.ErrOrStderr(), "gresize: a search takes about %d runs, %.0f s at this pace, and ends after %s (--within)\n", usualRuns, usualRuns*r.WallSeconds, flags.within)
 		}
 		return r, nil
 	}
@@ -173,7 +199,10 @@ type fitSearch struct {
 	step, first, most int
 	capacity          int64
 	acceptLow         bool
-	try               func(batch int) (reading, error)
+	// coarse ends a search where the interval can tell no more, and spent where its time is; both may be left out.
+	coarse bool
+	spent  func() bool
+	try    func(batch int) (reading, error)
 
 	runs   []fitRun
 	answer map[int]fitAnswer
@@ -183,6 +212,9 @@ type fitSearch struct {
 
 // errUnusable ends a search in which a run gave no answer.
 var errUnusable = errors.New("a run gave no answer")
+
+// errNoEffect ends a search whose batch sizes change nothing.
+var errNoEffect = errors.New("the batch size has no effect")
 
 func (s *fitSearch) ask(batch int) (fitAnswer, error) {
 	if a, known := s.answer[batch]; known {
@@ -260,12 +292,24 @@ func (s *fitSearch) search() (fitResult, error) {
 			res.Status = statusFailed
 		}
 		res.Why = fmt.Sprintf("with a batch of %d: %s", last.Batch, whyOf(&last.Estimate))
+	case errors.Is(err, errNoEffect):
+		n := len(s.runs)
+		res.Batch, res.Why = 0, fmt.Sprintf("the batch size has no effect: with %d and %d the command asked for the same memory; does it read that number?", s.runs[n-2].Batch, s.runs[n-1].Batch)
 	case err != nil:
 		return res, err
 	case low > 0:
 		res.Status, res.Proven = statusFits, above == low+s.step
 		if above == 0 {
 			res.Why = fmt.Sprintf("larger ones than %d were not tried: --most", low)
+			if s.over() {
+				res.Why = fmt.Sprintf("larger ones than %d were not tried: the time of --within was spent", low)
+			}
+		} else if !res.Proven {
+			why := "they differ by less than the interval tells: --exact"
+			if s.over() {
+				why = "the time of --within was spent"
+			}
+			res.Why = fmt.Sprintf("%d does not, or not for sure; what lies between was not tried (%s)", above, why)
 		}
 	case res.FailsAt == s.step:
 		res.Status, res.Proven, res.Why = statusDoesNotFit, true, "not even the smallest fits"
@@ -287,7 +331,10 @@ func (s *fitSearch) bracket() (low, above int, err error) {
 		}
 		if a == fitYes {
 			low = batch
-			if above > 0 || batch == most {
+			if s.noEffect() {
+				return low, above, errNoEffect
+			}
+			if above > 0 || batch == most || s.over() {
 				return low, above, nil
 			}
 			batch = min(2*batch, most)
@@ -304,7 +351,7 @@ func (s *fitSearch) bracket() (low, above int, err error) {
 // narrow brings the two together. Two of three sizes are where a straight line through the figures so far meets the end of
 // the card; each third one, and all where the line points outside, halve what is left, so that a line that misleads costs little.
 func (s *fitSearch) narrow(low, above int) (int, int, error) {
-	for i := 0; above-low > s.step; i++ {
+	for i := 0; above-low > s.step && !s.over() && !s.toldApart(low, above); i++ {
 		batch := (low + above) / 2 / s.step * s.step
 		if line := s.line(s.high); i%3 < 2 && line >= low && line < above {
 			batch = max(line, low+s.step)
@@ -320,6 +367,52 @@ func (s *fitSearch) narrow(low, above int) (int, int, error) {
 		}
 	}
 	return low, above, nil
+}
+
+// over says that the time for the search is spent.
+func (s *fitSearch) over() bool { return s.spent != nil && s.spent() }
+
+// toldApart says that the two sizes differ by less than the interval of the answer for the lower one can tell.
+func (s *fitSearch) toldApart(low, above int) bool {
+	if !s.coarse || low == 0 {
+		return false
+	}
+	before := 0
+	for b := range s.need {
+		if b < low && b > before {
+			before = b
+		}
+	}
+	if before == 0 || s.need[low] <= s.need[before] {
+		return false
+	}
+	bytesPerSize := float64(s.need[low]-s.need[before]) / float64(low-before)
+	return float64(above-low)*bytesPerSize < shareOfInterval*float64(s.high[low]-s.need[low])
+}
+
+// noEffect says that the last two sizes made the command ask for blocks of the very same sizes.
+func (s *fitSearch) noEffect() bool {
+	n := len(s.runs)
+	return n > 1 && s.runs[n-1].Estimate.asked != "" && s.runs[n-1].Estimate.asked == s.runs[n-2].Estimate.asked
+}
+
+// sizesAsked is a digest of the sizes for which the first GPU's allocator was asked, each once, since two runs need not have as many steps; empty where it was not recorded.
+func sizesAsked(b *trace.Bundle) string {
+	if len(b.Ranks) == 0 || b.Ranks[0].EventsFormat != trace.EventsJSON {
+		return ""
+	}
+	h, err := events.Read(b.Ranks[0].Events)
+	if err != nil {
+		return ""
+	}
+	var sizes []uint64
+	for _, e := range h.Entries {
+		if e.Action == snapshot.ActionAlloc {
+			sizes = append(sizes, e.SizeBytes)
+		}
+	}
+	slices.Sort(sizes)
+	return fmt.Sprint(slices.Compact(sizes))
 }
 
 // line is where the straight line through the two largest sizes with figures meets the end of the card; 0 where there is none.
@@ -346,6 +439,9 @@ func (s *fitSearch) failure(above int) (int, error) {
 		if a == fitNo && b >= above && (fails == 0 || b < fails) {
 			fails = b
 		}
+	}
+	if s.coarse || s.over() {
+		return fails, nil // it is not worth more runs
 	}
 	most := s.most / s.step * s.step
 	for near, gap := above, s.step; fails == 0 && near < most; gap *= 2 {
@@ -405,7 +501,7 @@ func (f *fitResult) print(out io.Writer, p *gpu.Profile) error {
 // decisive are the runs that the answer rests on: the size that fits and the first that does not, and where none fits the last.
 func (f *fitResult) decisive() (runs []fitRun) {
 	for i, run := range f.Runs {
-		if f.Batch > 0 && (run.Batch == f.Batch || run.Batch == f.FailsAt) || (f.Batch == 0 || f.Status != statusFits) && i == len(f.Runs)-1 {
+		if f.Batch > 0 && (run.Batch == f.Batch || run.Batch == f.FailsAt || f.FailsAt != f.Batch+f.Step && run.Batch == f.Batch+f.Step) || (f.Batch == 0 || f.Status != statusFits) && i == len(f.Runs)-1 {
 			runs = append(runs, run)
 		}
 	}

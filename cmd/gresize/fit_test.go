@@ -221,6 +221,45 @@ func TestFitSearchNeedsNoOrder(t *testing.T) {
 	})
 }
 
+// A search ends where it can tell no more: at an interval that is wider than what is left, at the end of its time, and where the size changes nothing.
+func TestFitEndsEarly(t *testing.T) {
+	try := func(n int) (reading, error) {
+		r := readingOf(int64(n)*7, 0)
+		r.asked = fmt.Sprint(n)
+		if len(r.Ranks) > 0 && r.Fits {
+			r.Ranks[0].ComfortableHighBytes = r.Ranks[0].ComfortableBytes
+		}
+		return r, nil
+	}
+	wide := func(n int) (reading, error) { return readingOf(int64(n)*int64(n)/16, 300), nil }
+	runs := 0
+	for name, c := range map[string]struct {
+		s    fitSearch
+		says string
+		most int
+	}{
+		"a narrow interval": {fitSearch{try: try, coarse: true}, "; 143 does not", 9},
+		"a wide interval":   {fitSearch{try: wide, coarse: true}, "does not, or not for sure; what lies between was not tried (they differ by less than the interval tells: --exact)", 10},
+		"no time":           {fitSearch{try: try, spent: func() bool { runs++; return runs > 3 }}, "the time of --within was spent", 5},
+	} {
+		c.s.first, c.s.step, c.s.most, c.s.capacity = 8, 1, 1<<20, testCapacity
+		got, err := c.s.search()
+		if err != nil || got.Status != statusFits || !strings.Contains(got.proof(), c.says) || len(got.Runs) > c.most {
+			t.Errorf("%s: %v, %d with %d runs: %q", name, err, got.Batch, len(got.Runs), got.proof())
+		}
+		checkFit(t, c.s.try, &got)
+	}
+	same := fitSearch{first: 8, step: 1, most: 1 << 20, capacity: testCapacity, try: func(int) (reading, error) {
+		r := readingOf(100, 0)
+		r.asked = "[512 2048]"
+		return r, nil
+	}}
+	got, err := same.search()
+	if err != nil || got.Status != statusUnknown || got.Batch != 0 || len(got.Runs) != 2 || !strings.Contains(got.Why, "with 8 and 16 the command asked for the same memory") {
+		t.Errorf("%v: %+v", err, got.Why)
+	}
+}
+
 func TestFitUsage(t *testing.T) {
 	for _, c := range []struct {
 		args []string

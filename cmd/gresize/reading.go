@@ -50,7 +50,9 @@ type reading struct {
 	Command           []string `json:"command"`
 	Notes             []string `json:"notes"`
 	// devices is how many GPUs the command saw.
-	devices    int
+	devices int
+	// asked is a digest of what the command asked the allocator for.
+	asked      string
 	OutputTail string `json:"output_tail,omitempty"`
 }
 
