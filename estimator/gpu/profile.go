@@ -190,7 +190,43 @@ func Load(name string) (*Profile, error) {
 	if len(sizes) > 0 {
 		return nil, fmt.Errorf("%w %q: it comes with different memories, name %s", ErrUnknown, name, strings.Join(sizes, " or "))
 	}
-	return nil, fmt.Errorf("%w %q: know %s, or the path of a profile file that ends in .json, which `gresize gpu capture` writes on a machine with that GPU", ErrUnknown, name, strings.Join(known, ", "))
+	near := ""
+	if ids := nearest(all, want); len(ids) > 0 {
+		near = "near it: " + strings.Join(ids, ", ") + "; "
+	}
+	return nil, fmt.Errorf("%w %q: %sknow %s, or the path of a profile file that ends in .json, which `gresize gpu capture` writes on a machine with that GPU", ErrUnknown, name, near, strings.Join(known, ", "))
+}
+
+// mostNear bounds how many names are proposed.
+const mostNear = 3
+
+// nearest are the models whose names begin with the most of one that is not known.
+func nearest(all []Profile, want string) (ids []string) {
+	const leastCommon = 2
+	best := leastCommon
+	for i := range all {
+		common := 0
+		for _, name := range append([]string{all[i].ID, all[i].Name}, all[i].Aliases...) {
+			common = max(common, commonBegin(fold(name), want), commonBegin(strings.TrimPrefix(fold(name), "nvidia"), strings.TrimPrefix(want, "nvidia")))
+		}
+		switch {
+		case common < best || common == best && len(ids) == mostNear:
+		case common > best:
+			best, ids = common, []string{all[i].ID}
+		default:
+			ids = append(ids, all[i].ID)
+		}
+	}
+	return ids
+}
+
+// commonBegin is how many bytes two names have in common at their begin.
+func commonBegin(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // fold makes spellings of one name equal: case, blanks, dashes and underscores do not count.

@@ -51,6 +51,7 @@ func TestLoadKnowsTheSpellingsOfPeopleAndOfCUDA(t *testing.T) {
 	for name, id := range map[string]string{
 		"A100-80": "a100-80", "NVIDIA A100-SXM4-80GB": "a100-80", "h100": "h100", "NVIDIA H100 80GB HBM3": "h100",
 		"rtx 3060": "rtx3060", "RTX_4060": "rtx4060", "Tesla T4": "t4", "3g.20gb": "a100-3g.20gb", "l40s": "l40s", "h200": "h200",
+		"L4": "l4", "NVIDIA A10": "a10", "a30": "a30", "A40": "a40", "RTX 3090": "rtx3090", "NVIDIA GeForce RTX 4090": "rtx4090", "A6000": "rtxa6000", "h100-3g.40gb": "h100-3g.40gb", "H100-7g.80gb": "h100",
 	} {
 		p, err := Load(name)
 		if err != nil || p.ID != id {
@@ -59,6 +60,33 @@ func TestLoadKnowsTheSpellingsOfPeopleAndOfCUDA(t *testing.T) {
 	}
 	if _, err := Load("tpu"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "rtx3060") {
 		t.Errorf("an unknown name must be refused with the known ones: %v", err)
+	}
+}
+
+// Of cards that nobody here has measured, each figure says where it was published.
+func TestPublishedCardsSayWhere(t *testing.T) {
+	for _, id := range []string{"l4", "a10", "a30", "a40", "rtx3090", "rtx4090", "rtxa6000", "h100-1g.10gb", "h100-2g.20gb", "h100-3g.40gb", "h100-4g.40gb"} {
+		p, err := Load(id)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		published := strings.HasPrefix(p.Total.Source, "published: ") || p.MIG != nil && strings.HasPrefix(p.Total.Source, "derived: ")
+		if p.Total.Measured || p.Context.Measured || !published || len(p.Libraries) != 0 || p.CuDNNDevice != nil {
+			t.Errorf("%s: %+v, %+v", id, p.Total, p.Context)
+		}
+	}
+}
+
+// A name that is nearly one of the known is answered with it.
+func TestNearNames(t *testing.T) {
+	for name, want := range map[string]string{"rtx4091": "rtx4090", "RTX 3090 Ti": "rtx3090", "a31": "a30", "h100-1g.12gb": "h100-1g.10gb"} {
+		if _, err := Load(name); err == nil || !strings.Contains(err.Error(), "near it: ") || !strings.Contains(strings.SplitN(err.Error(), "know ", 2)[0], want) {
+			t.Errorf("%s: %v, want %s near it", name, err, want)
+		}
+	}
+	if _, err := Load("tpu"); err == nil || strings.Contains(err.Error(), "near it") {
+		t.Errorf("tpu: %v", err)
 	}
 }
 
