@@ -47,30 +47,36 @@ GV_EXPORT int __cudaGetKernel(void **kernel, const void *function)
 	return GV_OK;
 }
 
-static int launch(struct gv_dim3 grid)
+GV_EXPORT void __cudaRegisterFunction(void **binary, const char *function, char *device_function, const char *name, int threads, void *thread, void *block, void *block_size, void *grid_size, int *warp_size)
 {
+	gv_kernel_named(function, name);
+}
+
+static int launch(const void *function, struct gv_dim3 grid)
+{
+	gv_launched_kernel(function);
 	gv_launched_grid(grid.x, grid.y, grid.z);
 	return GV_OK;
 }
 
 GV_EXPORT int cudaLaunchKernel(const void *function, struct gv_dim3 grid, struct gv_dim3 block, void **arguments, size_t shared_bytes, void *stream)
 {
-	return launch(grid);
+	return launch(function, grid);
 }
 
 GV_EXPORT int __cudaLaunchKernel(void *kernel, struct gv_dim3 grid, struct gv_dim3 block, void **arguments, size_t shared_bytes, void *stream)
 {
-	return launch(grid);
+	return launch(kernel, grid);
 }
 
 GV_EXPORT int cudaLaunchCooperativeKernel(const void *function, struct gv_dim3 grid, struct gv_dim3 block, void **arguments, size_t shared_bytes, void *stream)
 {
-	return launch(grid);
+	return launch(function, grid);
 }
 
 GV_EXPORT int cudaLaunchKernelExC(const struct gv_dim3 *configuration, const void *function, void **arguments)
 {
-	return launch(*configuration); /* the grid stands first in it */
+	return launch(function, *configuration); /* the grid stands first in it */
 }
 
 /* ---- what a kernel can ask of the device */

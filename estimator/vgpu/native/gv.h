@@ -128,6 +128,8 @@ GV_EXPORT void gv_copy(void *to, const void *from, size_t bytes);
 GV_EXPORT void gv_fill(void *to, int byte, size_t bytes);
 GV_EXPORT bool gv_peek(void *to, const void *from, size_t bytes); /* false: the value is not known, and to is as it was */
 GV_EXPORT void gv_forget(const void *at, size_t bytes); /* something wrote there that is not known */
+GV_EXPORT void gv_kernel_named(const void *function, const char *name); /* a kernel of the program; the name stays where it is */
+GV_EXPORT void gv_launched_kernel(const void *function); /* which kernel this thread launched last */
 GV_EXPORT void gv_launched(void); /* something that may write any device memory was started */
 GV_EXPORT void gv_launched_grid(uint64_t x, uint64_t y, uint64_t z); /* so was a kernel with that many blocks */
 GV_EXPORT double gv_device_milliseconds(void);
@@ -152,6 +154,7 @@ GV_EXPORT void gv_unanswered(struct gv_unanswered *symbol);
 GV_EXPORT void gv_unanswered_name(const char *name); /* for a name that was looked up and not found */
 GV_EXPORT void gv_count_small_read(void);
 GV_EXPORT void gv_count_large_read(void);
+GV_EXPORT void gv_count_check(void); /* a read of one byte that was answered as true */
 GV_EXPORT void gv_count_true_read(void);
 
 /* ---- the PyTorch release in this process (release.c) */

@@ -32,7 +32,7 @@ static unsigned lookup_count;
 static uint64_t handles[GV_LIBRARIES];
 static struct { uint64_t calls, largest; } bounds[GV_BOUNDS];
 static struct { int ranks; uint64_t made, peers; } communicators[MAX_COMMUNICATOR_SIZES];
-static uint64_t small_reads, large_reads, true_reads;
+static uint64_t small_reads, large_reads, true_reads, checks;
 
 static uint64_t load(uint64_t *counter)
 {
@@ -67,6 +67,11 @@ void gv_count_small_read(void)
 void gv_count_large_read(void)
 {
 	add(&large_reads);
+}
+
+void gv_count_check(void)
+{
+	add(&checks);
 }
 
 void gv_count_true_read(void)
@@ -222,7 +227,7 @@ GV_EXPORT uint64_t gresize_vgpu_values_read_back(void)
 /* gresize_vgpu_unknown_reads counts reads of any size that were not answered by what the host had put there. */
 GV_EXPORT uint64_t gresize_vgpu_unknown_reads(void)
 {
-	return load(&small_reads) + load(&large_reads);
+	return load(&small_reads) + load(&large_reads) + load(&checks);
 }
 
 static void count_unanswered(struct gv_unanswered *symbol)
@@ -295,7 +300,7 @@ void gv_report_fork(int stage)
 		memset(handles, 0, sizeof handles);
 		memset(bounds, 0, sizeof bounds);
 		memset(communicators, 0, sizeof communicators);
-		small_reads = large_reads = true_reads = 0;
+		small_reads = large_reads = true_reads = checks = 0;
 	}
 	pthread_mutex_unlock(&lock);
 }

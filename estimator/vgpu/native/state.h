@@ -29,6 +29,7 @@ void gv_library_loaded(int device, enum gv_library library);
 /* gv_library_named is the library that a profile calls so; GV_LIBRARIES when there is none. */
 enum gv_library gv_library_named(const char *name);
 uint64_t gv_launches(void);
+bool gv_check_passes(void); /* kernels.c */
 
 /* gv_python_late puts the Python layer into this process if it is an interpreter without it. */
 void gv_python_late(void);

@@ -58,6 +58,13 @@ def peek(to, address, size):
     return give(to, ctypes.c_void_p(address), ctypes.c_size_t(size))
 
 
+def let_checks_pass(on):
+    """Whether one byte that C++ asks for, and that a kernel would have computed, reads as true."""
+    give = getattr(library(), "gresize_vgpu_checks_pass", None)
+    if give is not None:
+        give(bool(on))
+
+
 def all_reads():
     """Small reads of what a kernel would have computed."""
     native = library()

@@ -2,7 +2,7 @@
 import functools
 import sys
 
-from . import arrivals, lengths, ranges, report, sized, slots
+from . import arrivals, checks, lengths, ranges, report, sized, slots
 from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
 from .plausible import Plausible
 from .policy import Policy
@@ -534,17 +534,6 @@ class Calls:
     def _install_validation(self):
         torch, shadow = self.torch, self.shadow
 
-        def passes(original):
-            @functools.wraps(original)
-            def check(*args, **kwargs):
-                shadow.policy.healthy += 1
-                try:
-                    return original(*args, **kwargs)
-                finally:
-                    shadow.policy.healthy -= 1
-
-            return check
-
         def equal(original):
             @functools.wraps(original)
             def close(first, *args, **kwargs):
@@ -560,10 +549,8 @@ class Calls:
 
             return close
 
-        distribution = torch.distributions.Distribution
-        for name in ("__init__", "_validate_sample"):
-            self.replace(distribution, name, passes)
         self.both("allclose", equal)
+        checks.install(self)
 
     # -- several ranks
 

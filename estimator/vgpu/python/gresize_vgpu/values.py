@@ -10,7 +10,7 @@ import sys
 import tempfile
 import weakref
 
-from . import report
+from . import asked, report
 
 class Decisions:
     """The number of comparisons of values that were read back from the device, and of reads that are accounted for by that."""
@@ -18,6 +18,8 @@ class Decisions:
     count = 0
     # Reads whose use is watched: a float can only be printed, summed or compared. An integer may become a size, so it is not one of them.
     watched_reads = 0
+    # Where it is noted what the program went by.
+    shadow = None
 
     @classmethod
     def note(cls):
@@ -32,7 +34,8 @@ def _compared(base):
 
         def compare(self, *other):
             Decisions.note()
-            return original(self, *other)
+            result = original(self, *other)
+            return asked.settle(Decisions.shadow, result, called=False) if type(result) is bool else result
 
         return compare
 
@@ -49,6 +52,7 @@ ReadFloat, ReadInt = _compared(float), _compared(int)
 def hook_tensors(torch, calls):
     """Reads of a single value: answered by what is known of the tensor, and else by the policy."""
     tensor, shadow = torch.Tensor, calls.shadow
+    Decisions.shadow = shadow
     original_item, original_bool, original_list = tensor.item, tensor.__bool__, tensor.tolist
 
     def read(self, original):
@@ -77,6 +81,7 @@ def hook_tensors(torch, calls):
             Decisions.note()
             if shadow.find(self) is None:
                 value = bool(shadow.policy.count(1))
+            value = asked.settle(shadow, value)
         shadow.use("item" if shadow.find(self) is not None or type(value) is bool else "unbounded")
         return ReadInt(value) if type(value) is int else value
 
@@ -94,6 +99,7 @@ def hook_tensors(torch, calls):
                 return True
             Decisions.note()
             shadow.use("bool")
+            value = asked.settle(shadow, value)
         return value
 
     @functools.wraps(original_list)
@@ -135,6 +141,7 @@ class Saves:
 
     def step(self):
         self.seen = Decisions.count
+        asked.step()
 
     def _place(self, path):
         if self.directory is None:

@@ -1,0 +1,96 @@
+"""Checks of PyTorch's own, which a working program passes: what asks in C++ is told so by the native layer, what asks in Python is here."""
+import functools
+
+from . import asked, report
+from .shadow import MOST_ELEMENTS
+from .values import Decisions
+
+
+def install(calls):
+    """Functions of PyTorch that check, and torch.equal, which programs check by."""
+    torch, shadow = calls.torch, calls.shadow
+    report.let_checks_pass(True)
+    calls.both("equal", _equal(calls))
+    calls.both("multinomial", _multinomial(shadow))
+    for name in ("eig", "eigvals"):
+        calls.replace(torch.linalg, name, _eigen(calls))
+    calls.replace(torch.testing, "assert_close", passing(shadow))
+    distribution = torch.distributions.Distribution
+    for name in ("__init__", "_validate_sample"):
+        calls.replace(distribution, name, passing(shadow))
+
+
+def passing(shadow):
+    """A function whose questions a healthy run answers with yes."""
+
+    def make(original):
+        @functools.wraps(original)
+        def check(*args, **kwargs):
+            shadow.policy.healthy += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                shadow.policy.healthy -= 1
+
+        return check
+
+    return make
+
+
+def _multinomial(shadow):
+    """It asks whether the numbers are probabilities, and then whether all of them are zero."""
+
+    def make(original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            with shadow.answering([1, 0]):
+                return original(*args, **kwargs)
+
+        return call
+
+    return make
+
+
+def _eigen(calls):
+    """They work on the host, on a copy of the matrix: of zeros and what a kernel would have made of them their iteration does not end well."""
+    torch, shadow = calls.torch, calls.shadow
+
+    def make(original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            matrix = args[0] if args else kwargs.get("A")
+            if not shadow.on or not isinstance(matrix, torch.Tensor) or not matrix.is_cuda or matrix.dim() < 2 or matrix.numel() > MOST_ELEMENTS:
+                return original(*args, **kwargs)
+            n = matrix.shape[-1]
+            shown = shadow.compute(lambda: torch.arange(1, n + 1, device="cpu").diag().to(matrix.dtype).expand(matrix.shape))
+            with shadow.showing([shown] if shown is not None else []):
+                return original(*args, **kwargs)
+
+        return call
+
+    return make
+
+
+def _equal(calls):
+    torch, shadow = calls.torch, calls.shadow
+
+    def make(original):
+        @functools.wraps(original)
+        def equal(*args, **kwargs):
+            before = report.unknown_reads()
+            result = original(*args, **kwargs)
+            if not shadow.on or report.unknown_reads() == before:
+                return result  # of the host, of other sizes, or the same
+            plan = shadow.plan(args, kwargs)
+            known = shadow.compute(original, *plan.args, **plan.kwargs) if plan is not None else None
+            if known is not None and not plan.kind():
+                return known
+            if shadow.policy.healthy:
+                return True
+            Decisions.note()
+            shadow.use("bool")
+            return asked.settle(shadow, bool(shadow.policy.count(1)) if known is None else known)
+
+        return equal
+
+    return make
