@@ -2,7 +2,7 @@
 import functools
 import sys
 
-from . import arrivals, checks, lengths, ranges, report, sized, slots
+from . import arrivals, checks, lengths, ranges, report, sized, slots, sparse
 from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
 from .plausible import Plausible
 from .policy import Policy
@@ -68,6 +68,7 @@ class Calls:
         self.torch = torch
         self.shadow = Shadow(torch, Policy(torch))
         self.plausible = Plausible(self)
+        self.sparse = sparse.Sparse(self)
         self.replaced = []
         self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
@@ -229,6 +230,7 @@ class Calls:
             self.replace(tensor, name, lambda original: property(self.followed("T")(original.__get__)))
         self._install_factories()
         sized.install(self)
+        self.sparse.install(self)
         lengths.install(self)
         self.plausible.install()
         arrivals.install(self)
@@ -313,6 +315,9 @@ class Calls:
 
     def from_host(self, source, result):
         shadow = self.shadow
+        if result.is_sparse:
+            self.sparse.arrived(source, result)
+            return
         if not result.is_cuda or source.requires_grad:
             return
         mask = not shadow.small(result) and self._is_square_mask(source)
