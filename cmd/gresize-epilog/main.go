@@ -61,7 +61,7 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 		return err
 	}
 	if flags.NArg() > 0 || *url == "" {
-		return errors.New("gresize-epilog -url http://HOST:PORT, and nothing else")
+		return errors.New("write gresize-epilog -url http://HOST:PORT, and nothing else but its other options")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), *limit)
 	defer cancel()

@@ -15,7 +15,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"--version", "-url", "http://ctl:8917"}, "gresize-epilog version ", ""},
 		{[]string{"-help"}, "", ""},
 		{nil, "", "-url http://HOST:PORT"},
-		{[]string{"-url", "http://ctl:8917", "word"}, "", "nothing else"},
+		{[]string{"-url", "http://ctl:8917", "word"}, "", "nothing else but its other options"},
 	} {
 		var out strings.Builder
 		err := run(c.args, outside, &out)

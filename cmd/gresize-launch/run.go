@@ -72,7 +72,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	owner, err := user.Lookup(*slurmUser)
 	if err != nil {
-		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v\n", err)
+		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v (name the SlurmUser of slurm.conf)\n", err)
 		return exitFailed
 	}
 	uid, gid, err := ids(owner)

@@ -132,7 +132,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"word"}, exitUsage, "unexpected argument"},
 		{[]string{"--version"}, exitOK, "gresize-launch version "},
 		{[]string{"-help"}, exitOK, "default 1000"},
-		{[]string{"-min-uid", "010", "-slurm-user", "nobody-of-that-name"}, exitFailed, "-slurm-user"},
+		{[]string{"-min-uid", "010", "-slurm-user", "nobody-of-that-name"}, exitFailed, "-slurm-user: user: unknown user nobody-of-that-name (name the SlurmUser of slurm.conf)"},
 	} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), c.args, &out, &errs); code != c.code || !strings.Contains(out.String()+errs.String(), c.says) || (out.Len() > 0) != (c.args[0] == "--version") {

@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "gresized version", release.Version())
 		return exitOK
 	}
-	if *check != "" {
+	if set(flags, "check") {
 		return checkOnly(*check, stdout, stderr)
 	}
 	logger := slog.New(systemd.LogHandler(stderr))
@@ -88,6 +88,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// set says whether a flag was given, if only as "": a variable of a script may be empty.
+func set(flags *flag.FlagSet, name string) (given bool) {
+	flags.Visit(func(f *flag.Flag) { given = given || f.Name == name })
+	return given
 }
 
 func checkOnly(path string, stdout, stderr io.Writer) int {

@@ -48,6 +48,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-check", scontrol("a controller that hangs", "exec sleep 60")}, exitOK, "slurm.scontrol: a controller that hangs scontrol: no answer within 2s"},
 		{[]string{"-check", filepath.Join(dir, "none")}, exitFailed, "no such file"},
 		{[]string{"-config", filepath.Join(dir, "none")}, exitFailed, "no such file"},
+		{[]string{"-check", ""}, exitFailed, "no such file"},
 		{[]string{"--version"}, exitOK, "gresized version "},
 		{[]string{"-nonsense"}, exitUsage, "nonsense"},
 		{[]string{"word"}, exitUsage, "word"},

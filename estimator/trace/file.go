@@ -282,7 +282,7 @@ func checkDirectory(r io.ReaderAt, size int64) error {
 		return err
 	}
 	if binary.LittleEndian.Uint32(end[:]) != endRecordMagic || binary.LittleEndian.Uint16(end[offsetCommentLen:]) != 0 {
-		return errors.New("no end record where a bundle has it")
+		return errors.New("no end record where a bundle has it: the file is cut off, or no bundle")
 	}
 	count := int64(binary.LittleEndian.Uint16(end[offsetRecordCount:]))
 	length := int64(binary.LittleEndian.Uint32(end[offsetDirectoryLen:]))
