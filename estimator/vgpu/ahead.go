@@ -21,6 +21,8 @@ type Ahead struct {
 	// that where it does not say.
 	StepLeavesBytes int64 `json:"step_leaves_bytes,omitempty"`
 	StepsInAll      int64 `json:"steps_in_all,omitempty"`
+	// InFlightBytes is what each step leaves to another stream in a program that never waits for the card.
+	InFlightBytes int64 `json:"in_flight_bytes,omitempty"`
 	// BatchesVary says how the batches or samples of a data set differ. StepsUneven: steps without a data loader allocated other sizes each.
 	BatchesVary string `json:"batches_vary,omitempty"`
 	StepsUneven bool   `json:"steps_uneven,omitempty"`
@@ -57,6 +59,9 @@ func (h *Ahead) check() error {
 	if h.StepLeavesBytes < 0 || h.StepLeavesBytes > maxMemoryBytes {
 		return errors.New("step_leaves_bytes: out of range")
 	}
+	if h.InFlightBytes < 0 || h.InFlightBytes > maxMemoryBytes {
+		return errors.New("in_flight_bytes: out of range")
+	}
 	if h.StepsInAll < 0 || h.StepsInAll > stepsMost {
 		return errors.New("steps_in_all: out of range")
 	}
@@ -89,6 +94,9 @@ func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
 	} else if left > 0 {
 		a.lower(estimator.High, "memory_grows", fmt.Sprintf("a step leaves up to %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
+	}
+	if h.InFlightBytes > 0 {
+		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each step leaves %d MiB to another stream (record_stream) and none waits for the card, which holds them for as many steps as the host is ahead", h.InFlightBytes>>20))
 	}
 	if len(h.GrowthAhead) > 0 {
 		a.lower(estimator.Low, "memory_grows", "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))

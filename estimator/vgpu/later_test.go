@@ -137,6 +137,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			{"in_a_table", "memory_grows", "kept.py line"}, {"sums_of_lists", "memory_grows", "kept.py line"}, {"after_epochs", "memory_grows", "kept.py line"},
 			{"joins", "memory_grows", "kept.py line"}, {"joins_in_an_object", "memory_grows", "kept.py line"}, {"some_losses", "memory_grows", covered}, {"a_queue", "", ""},
 		}, true},
+		{"testdata/kept.py", []row{{"prefetches", "memory_grows", "record_stream"}, {"prefetches_and_waits", "", ""}}, true},
 		{"testdata/kept.py", []row{{"sums_of_tuples", "memory_grows", "kept.py line"}, {"joins_in_a_buffer", "memory_grows", "kept.py line"}, {"begins_anew", "", ""}}, false},
 		{"testdata/lists.py", []row{
 			{"drawn_at_random", "batches_vary", "(lists.py line 56) has items of length 4000, and the longest so far had 32"}, {"in_buckets", "batches_vary", "length 512"},

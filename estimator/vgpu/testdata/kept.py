@@ -141,5 +141,31 @@ def begins_anew():
             print(text.shape)
 
 
+def prefetches(waits=False):
+    """A real card's host runs ahead, and what the other stream has brought stays taken until the card is done with it."""
+    side, held = torch.cuda.Stream(), torch.randn(4096, 512).pin_memory()
+
+    def fetch():
+        with torch.cuda.stream(side):
+            return held.to("cuda", non_blocking=True)
+
+    following = fetch()
+    for i in range(MANY):
+        torch.cuda.current_stream().wait_stream(side)
+        batch = following
+        batch.record_stream(torch.cuda.current_stream())
+        following = fetch()
+        optimizer.zero_grad()
+        loss = model(batch).square().mean()
+        loss.backward()
+        optimizer.step()
+        if waits:
+            loss.item()
+
+
+def prefetches_and_waits():
+    prefetches(True)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -290,6 +290,7 @@ def write(watch, reason, exception=None, initializing=False):
             "growth_ahead": watch.horizon.growing + watch.phases.keeping,
             "afterwards": watch.afterwards,
             "step_leaves_bytes": max(watch.steadiness.grows_bytes(), watch.horizon.keeps_bytes),
+            "in_flight_bytes": watch.flights.in_flight_bytes(),
             "steps_in_all": watch.horizon.steps_in_all,
             "batches_vary": watch.steadiness.varies or watch.horizon.lists.varies,
             "batch_spread": round(watch.steadiness.spread, 4),

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, afterwards, chosen, compilation, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
+from . import after_import, afterwards, chosen, compilation, flights, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -51,6 +51,7 @@ class Watch:
         self.calls = shadow_calls.Calls(torch) if torch.version.cuda else None
         self.saves = values.Saves()
         self.steadiness = steadiness.Steadiness()
+        self.flights = flights.Flights()
         self.phases = phases.Phases(self.steadiness)
         self.children = afterwards.Children(self.seconds)
         self.figures = None  # those of the devices, once they are not to change any more
@@ -138,6 +139,7 @@ class Watch:
         _quietly(self.horizon.observe, sys._getframe())
         allocated, reserved = self.peaks()
         self.steadiness.step(*self.now)
+        self.flights.step()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
         if self.cuda_used() and self._enough(number) and not self._wants_more(number):
@@ -374,6 +376,7 @@ def start(torch):
     _quietly(releases.hook_memory_fraction, torch)
     if watch.calls.shadow.policy.side != policy.OFF:
         _quietly(watch.calls.install)
+    _quietly(watch.flights.hook, torch, watch.calls)
     _quietly(values.hook_tensors, torch, watch.calls)
     _quietly(watch.saves.hook, torch)
     # A compiler traces PyTorch's own functions; what follows values steps aside for it.
