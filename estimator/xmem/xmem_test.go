@@ -2,6 +2,7 @@ package xmem
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,8 +52,18 @@ func TestPaper(t *testing.T) {
 	if got := e.Ranks[0].PeakAllocatedBytes; got != forward {
 		t.Errorf("%d MiB are allocated at the peak, want %d MiB", got/m, forward/m)
 	}
-	if e.Confidence != estimator.High || !e.Fits || e.Ranks[0].PeakReservedBytes < forward || e.Ranks[0].MinimumBytes == 0 {
+	cut := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "run_cut_short" })
+	if e.Confidence != estimator.Low || !cut || !e.Fits || e.Ranks[0].PeakReservedBytes < forward || e.Ranks[0].MinimumBytes == 0 {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestARunThatEndedByItselfSawAll: only a run that was ended before its time hides what follows.
+func TestARunThatEndedByItselfSawAll(t *testing.T) {
+	b := profiletest.Bundle(profiletest.Report(3, whole, nil), profiletest.Training(3, false).Text())
+	b.Manifest.Outcome = trace.Completed
+	if e := estimated(t, b, Estimate); e.Confidence != estimator.High {
+		t.Errorf("%s: %+v", e.Confidence, e.Reasons)
 	}
 }
 

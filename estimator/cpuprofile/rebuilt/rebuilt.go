@@ -160,6 +160,9 @@ func Answer(p *Profile, requests []Request, b *trace.Bundle, card *gpu.Profile) 
 			e.Confidence = e.Confidence.AtMost(estimator.Low)
 		}
 	}
+	if b.Manifest.Outcome == trace.Stopped {
+		lower(&e, estimator.Low, "run_cut_short", fmt.Sprintf("the first %d iterations are in the trace, and nothing looked at what follows them: a validation or a larger batch is not in the figure", len(p.Layout.Iterations)))
+	}
 	switch {
 	case rank.MinimumBytes > card.Total.Bytes:
 		e.Fits = false
