@@ -105,7 +105,12 @@ func printJSON(cmd *cobra.Command, v any) error {
 
 func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) != 0 {
-		return usageError(fmt.Errorf("%s knows no %q", cmd.CommandPath(), args[0]))
+		err := fmt.Errorf("%s knows no %q", cmd.CommandPath(), args[0])
+		cmd.SuggestionsMinimumDistance = 2
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err = fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
+		}
+		return usageError(err)
 	}
 	return nil
 }

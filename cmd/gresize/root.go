@@ -70,7 +70,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	// Further lines are set in: a line break in a file's name begins none that looks like one of ours.
 	fmt.Fprintln(stderr, "gresize:", strings.ReplaceAll(printable.Lines(err.Error()), "\n", "\n  "))
 	if code == exitUsage {
-		fmt.Fprintln(stderr, "See gresize --help, or gresize VERB --help.")
+		verb, _, err := root.Find(args)
+		if err != nil {
+			verb = root
+		}
+		fmt.Fprintf(stderr, "See %s --help.\n", verb.CommandPath())
 	}
 	return code
 }
