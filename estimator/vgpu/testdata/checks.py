@@ -88,6 +88,23 @@ def checks():
     drawn()
     operators()
     asserted()
+    inverted()
+
+
+def inverted():
+    """A covariance that is inverted on the host."""
+    import numpy
+
+    net = nn.Linear(64, 16).cuda()
+
+    def loss_of(step):
+        z = net(torch.randn(256, 64, device="cuda"))
+        covariance = torch.cov(z.detach().T) + 1e-3 * torch.eye(16, device="cuda")
+        numpy.linalg.cholesky(covariance.cpu().numpy())
+        inverse = torch.from_numpy(numpy.linalg.inv(covariance.cpu().numpy())).cuda()
+        return ((z @ inverse) * z).sum(1).mean()
+
+    trained(net, loss_of)
 
 
 def loops():

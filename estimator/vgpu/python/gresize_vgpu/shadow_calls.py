@@ -347,9 +347,15 @@ class Calls:
             if not self.read_true:
                 shadow.use("unbounded")
         elif source.is_floating_point() and not self.read_true:
-            value = self.plausible.value(source)
+            value, share = self.plausible.value(source), self.plausible.find(source)
             if value is not None:
-                self._arrived(result, lambda: result.fill_(value))
+                self._arrived(result, lambda: self._fill(result, value, share is None))
+
+    def _fill(self, result, value, regular):
+        """One number; a square matrix that is not known to be of shares has more on its diagonal, so that it has an inverse."""
+        result.fill_(value)
+        if regular and result.dim() > 1 and result.shape[-1] == result.shape[-2]:
+            result.diagonal(dim1=-2, dim2=-1).add_(value)
 
     def _arrived(self, result, write):
         """Write what has come to the host; what inference mode made may be written to there alone."""
