@@ -23,6 +23,8 @@ func TestWhatALaterStepDoes(t *testing.T) {
 		"grows_soon":                {estimator.High, 3 * largeBatch, "run_cut_short", true},
 		"chooses_soon":              {estimator.High, 3 * largeBatch, "run_cut_short", false},
 		"grows_while_it_gathers":    {estimator.High, 3 * largeBatch, "run_cut_short", false},
+		"ends_before":               {estimator.High, 0, "run_cut_short", true},
+		"ends_behind":               {estimator.Low, 0, "later.py line", true},
 		"validates_more_at_the_end": {estimator.Exact, 2 * largeBatch, "", true},
 		"takes_long_at_the_end":     {estimator.Low, 0, "later.py line", false},
 		"grows_late":                {estimator.Low, 0, "later.py line 55, ", true},

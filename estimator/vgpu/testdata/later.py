@@ -119,4 +119,27 @@ def takes_long_at_the_end():
         model(torch.zeros(LARGE, 512, device="cuda"))
 
 
+def ends_before():
+    """The larger step never comes: the loop is left before."""
+    i = 0
+    while True:
+        step(SMALL)
+        if i > 0 and i % args.every == 0:
+            step(LARGE)
+        i += 1
+        if args.every >= 0 and i >= args.every - 100:
+            break
+
+
+def ends_behind():
+    i = 0
+    while True:
+        step(SMALL)
+        if i > 0 and i % args.every == 0:
+            step(LARGE)
+        i += 1
+        if args.every >= 0 and i >= args.every + 100:
+            break
+
+
 globals()[sys.argv[1]]()

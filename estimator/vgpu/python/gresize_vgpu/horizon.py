@@ -285,7 +285,21 @@ class Look:
 
     def turns_left(self, loop, moment):
         """How often the loop goes round from now on, where it says so."""
-        node = loop.node
+        return min(self._left_by_head(loop.node, moment), self._left_by_break(loop.node, moment))
+
+    def _left_by_break(self, node, moment):
+        """By a test in its body that leaves it and is asked in each turn; one turn more, for where in a turn its counter counts."""
+        if any(isinstance(n, ast.Continue) for n in sources.inside(node.body)):
+            return UNBOUNDED
+        left = UNBOUNDED
+        for test in [s.test for s in node.body if isinstance(s, ast.If) and isinstance(s.body[-1], (ast.Break, ast.Return))]:
+            survey = self.motions.survey(test, moment)
+            if survey.moves() and not survey.own and not survey.drifts:
+                ends = [ahead for ahead, answer in self.motions.future(test, moment, survey, UNBOUNDED) if answer is not Unknown and answer]
+                left = min([left] + [(ahead + 1) * survey.turns_of_a_step() for ahead in ends[:1]])
+        return left
+
+    def _left_by_head(self, node, moment):
         if isinstance(node, ast.While):
             survey = self.motions.survey(node.test, moment)
             if not survey.moves() or survey.own or survey.drifts:
