@@ -43,8 +43,8 @@ type AddressPolicy int
 
 const (
 	// Chunked imitates the real driver: address space comes in chunks of 32 MiB, each below the one before; the tails of chunks are used first.
-	// It is what an estimate is made with: of 61 transformers that others measured, three came out 5 to 7.5 % too high
-	// with addresses that ascend, by one block that is as large as the logits, and are within 0.3 % with these.
+	// It is what an estimate is made with: of 61 transformers that others measured, two came out 5.2 and 7.5 % too high
+	// with addresses that ascend, by one block that is as large as the logits, and are within 0.1 % with these (docs/accuracy/xmem.md).
 	Chunked AddressPolicy = iota
 	// Ascending places each cudaMalloc in the lowest hole that holds it, as the fake runtime does that the test traces were made over.
 	Ascending
