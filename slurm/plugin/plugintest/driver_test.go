@@ -262,10 +262,10 @@ func daemon(t *testing.T, reply *wire.Reply) (path string, requests chan *wire.R
 			t.Errorf("the plugin's request: %v", err)
 			return
 		}
+		requests <- request // before the reply: whoever waits for the plugin looks here next
 		if err := wire.WriteReply(connection, reply); err != nil {
 			t.Errorf("reply: %v", err)
 		}
-		requests <- request
 	})
 	return path, requests
 }
