@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -84,17 +85,27 @@ func run() error {
 	if a.Die {
 		return fmt.Errorf("told to die")
 	}
-	// The daemon may be away for a moment: a probe tries again.
+	return call(http.MethodPost, "/result", a.Bundles[job.GPU], nil)
+}
+
+// call asks the daemon, which may be away for a moment: a probe tries again. A job that it does not give is none.
+func call(method, page string, body []byte, into any) (err error) {
 	for range 100 {
-		if err = call(http.MethodPost, "/result", a.Bundles[job.GPU], nil); err == nil {
-			return nil
+		var refused refusal
+		if err = callOnce(method, page, body, into); err == nil || method == http.MethodGet && errors.As(err, &refused) {
+			return err
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
 	return err
 }
 
-func call(method, page string, body []byte, into any) error {
+// refusal is an answer that is none.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func callOnce(method, page string, body []byte, into any) error {
 	request, err := http.NewRequest(method, os.Getenv("GRESIZE_PROBE_URL")+page, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -106,7 +117,7 @@ func call(method, page string, body []byte, into any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s", method, page, response.Status)
+		return refusal(fmt.Sprintf("%s %s: %s", method, page, response.Status))
 	}
 	if into == nil {
 		return nil
