@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -26,11 +27,7 @@ func hints(m *trace.Manifest) (notes []string) {
 		if n := processesOf(m.Command); n > m.GPU.Devices {
 			want = strconv.Itoa(n)
 		}
-		sees := fmt.Sprintf("%d GPUs", m.GPU.Devices)
-		if m.GPU.Devices == 1 {
-			sees = "1 GPU"
-		}
-		notes = append(notes, fmt.Sprintf("the command sees %s and wanted more: --gpus %s shows it as many", sees, want))
+		notes = append(notes, fmt.Sprintf("the command sees %s and wanted more: --gpus %s shows it as many", quantity.Count(m.GPU.Devices, "GPU"), want))
 	}
 	if m.Sandboxed && wantsNetwork.MatchString(m.OutputTail) {
 		notes = append(notes, "there is no network in the sandbox: run the command's download once before, or the whole command with --no-sandbox")

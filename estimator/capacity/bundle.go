@@ -26,24 +26,22 @@ func Complete(e *estimator.Estimate, b *trace.Bundle) {
 		if err != nil {
 			continue
 		}
-		if found, err := Search(program, Options{MaxOps: minimumOps}); err == nil {
-			r.MinimumBytes = min(int64(found.MinimumBytes)+r.OutsideBytes, r.ComfortableBytes)
+		found, err := Search(program, Options{MaxOps: minimumOps})
+		if err != nil {
+			continue
 		}
-		r.ComfortableHighBytes += moreInAnotherOrder(program)
+		r.MinimumBytes = min(int64(found.MinimumBytes)+r.OutsideBytes, r.ComfortableBytes)
+		r.ComfortableHighBytes += moreInAnotherOrder(program, found.ComfortableBytes)
 	}
 }
 
-// moreInAnotherOrder is by how much the peak is larger with addresses that ascend. PyTorch takes the lowest of free blocks of one size, so the order in
-// which a driver gives addresses decides which of them is cut up; it was seen on few cards, and one of 61 transformers that others measured
-// (docs/accuracy/xmem.md) is right with the other order alone.
-func moreInAnotherOrder(program *replay.Program) int64 {
-	var peaks [2]int64
-	for i, order := range []allocator.AddressPolicy{allocator.Chunked, allocator.Ascending} {
-		res, err := program.Run(replay.RunOptions{CapacityBytes: replay.Unlimited, Policy: order})
-		if err != nil {
-			return 0
-		}
-		peaks[i] = res.Stats.ReservedBytes.All.Peak
+// moreInAnotherOrder is by how much the peak is larger than comfortableBytes, that of a driver's order, with addresses that ascend. PyTorch takes the lowest
+// of free blocks of one size, so the order in which a driver gives addresses decides which of them is cut up; it was seen on few cards, and one of 61
+// transformers that others measured (docs/accuracy/xmem.md) is right with the other order alone.
+func moreInAnotherOrder(program *replay.Program, comfortableBytes uint64) int64 {
+	res, err := program.Run(replay.RunOptions{CapacityBytes: replay.Unlimited, Policy: allocator.Ascending})
+	if err != nil {
+		return 0
 	}
-	return max(0, peaks[1]-peaks[0])
+	return max(0, int64(res.Card.PeakBytes())-int64(comfortableBytes))
 }
