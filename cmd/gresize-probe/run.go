@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	numbers "github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/slurm/batch"
 	"github.com/spf13/cobra"
 )
 
@@ -245,35 +244,10 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 // jobEnvironment is what the script would see as a job on one node with its tasks
 // and GPUs. What Slurm set for the probe job itself stays where it does no harm.
 func jobEnvironment(env []string, job *probejob.Job) []string {
-	devices := make([]string, max(1, job.Devices))
-	for i := range devices {
-		devices[i] = strconv.Itoa(i)
+	n := batch.Node{SubmitDir: job.WorkDir, Tasks: job.Tasks, GPUs: job.Devices}
+	if job.Array != nil {
+		task := batch.ArrayTask(*job.Array)
+		n.Array = &task
 	}
-	list := strings.Join(devices, ",")
-	tasks := strconv.Itoa(max(1, job.Tasks))
-	set := map[string]string{
-		"SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_NNODES": "1", "SLURM_JOB_NUM_NODES": "1", "SLURM_TASKS_PER_NODE": tasks,
-		"SLURM_NTASKS_PER_NODE": tasks, "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
-		"SLURM_SUBMIT_DIR": job.WorkDir, "SLURM_GPUS_ON_NODE": strconv.Itoa(len(devices)), "SLURM_JOB_GPUS": list,
-		"GPU_DEVICE_ORDINAL": list,
-	}
-	if a := job.Array; a != nil {
-		for name, value := range map[string]uint32{"JOB_ID": a.JobID, "TASK_ID": a.Task, "TASK_COUNT": a.Count, "TASK_MIN": a.Min, "TASK_MAX": a.Max, "TASK_STEP": a.Step} {
-			set["SLURM_ARRAY_"+name] = strconv.FormatUint(uint64(value), 10)
-		}
-	}
-	out := slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
-		name, _, _ := strings.Cut(kv, "=")
-		_, replaced := set[name]
-		return replaced || strings.HasPrefix(name, "SLURM_STEP") || name == "SLURM_JOB_NAME"
-	})
-	names := make([]string, 0, len(set))
-	for name := range set {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		out = append(out, name+"="+set[name])
-	}
-	return append(out, "SLURM_JOB_NAME=sbatch")
+	return n.Environment(env)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
@@ -19,6 +20,7 @@ import (
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/slurm/batch"
 	"github.com/spf13/cobra"
 )
 
@@ -44,6 +46,10 @@ type estimateFlags struct {
 	whatIfs   []string
 	// input is what the command gets on its standard input, in each of its runs.
 	input []byte
+	// job is the command as a job of Slurm, where it is one, environment that of its script, and notes what to say of it.
+	job         *batch.Submission
+	environment []string
+	notes       []string
 
 	utilization bool
 }
@@ -56,6 +62,10 @@ func newEstimateCommand() *cobra.Command {
 		Long: `Runs the command for some training steps on a virtual GPU and says how much
 memory a real one would need. The command is run as it is, in a sandbox: it can
 read everything that you can, and changes nothing.
+
+A job script, with #SBATCH lines or where the command begins with sbatch, is run as
+Slurm would start it: with the GPUs and tasks that it asks for, in its folder, with
+the variables SLURM_* of its job, and as the first task of an array.
 
 The first word is the answer:
   fits            it fits, and how much is left
@@ -86,6 +96,7 @@ EXIT STATUS
   4  unknown; the reasons are named
   5  the command failed`,
 		Example: `  gresize estimate -- python train.py --batch-size 64
+  gresize estimate job.sh
   gresize estimate --gpu rtx4060 --json -- python train.py
   gresize estimate --what-if gpu=l40s,batch=64 --what-if conf=expandable_segments:True -- python train.py --batch-size 32`,
 		DisableFlagsInUseLine: true,
@@ -115,38 +126,48 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&flags.output, "show-output", false, "pass the command's output on to standard error while it runs")
 }
 
-// check refuses flags that make no sense, and reads the standard input for the command.
-func (flags *estimateFlags) check(verb string, command []string) error {
+// check refuses flags that make no sense, and reads what the command is: its arguments, or those of a job's script, and its standard input.
+func (flags *estimateFlags) check(cmd *cobra.Command, command []string) ([]string, error) {
+	verb := cmd.Name()
+	submission, err := submissionOf(command)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("%s: %w", verb, err))
+	}
+	if submission != nil {
+		if command, err = flags.takeSubmission(submission, cmd.Flags().Changed("gpus")); err != nil {
+			return nil, usageError(fmt.Errorf("%s: %w", verb, err))
+		}
+	}
 	for _, n := range []struct {
 		name, value string
 		wrong       bool
 	}{{"gpus", fmt.Sprint(flags.gpus), flags.gpus < 1}, {"steps", fmt.Sprint(flags.steps), flags.steps < 1}, {"budget", flags.budget.String(), flags.budget <= 0}} {
 		if n.wrong {
-			return usageError(fmt.Errorf("%s: --%s %s: it must be positive", verb, n.name, n.value))
+			return nil, usageError(fmt.Errorf("%s: --%s %s: it must be positive", verb, n.name, n.value))
 		}
 	}
 	if flags.gpus > probe.MaxDevices {
-		return usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))
+		return nil, usageError(fmt.Errorf("%s: --gpus %d: at most %d are modelled", verb, flags.gpus, probe.MaxDevices))
 	}
 	if flags.faithful {
 		published := flags.estimator + bundled.Published
 		if _, err := bundled.Find(published); err != nil {
-			return usageError(fmt.Errorf("%s: --faithful: %s has no published form of its own, see gresize estimator list", verb, flags.estimator))
+			return nil, usageError(fmt.Errorf("%s: --faithful: %s has no published form of its own, see gresize estimator list", verb, flags.estimator))
 		}
 		flags.estimator = published
 	}
-	var err error
 	if flags.input, err = inputFor(command, os.Stdin); err != nil {
-		return fmt.Errorf("%s: %w", verb, err)
+		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
-	return nil
+	return command, nil
 }
 
 func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if len(args) == 0 {
 		return usageError(errors.New("estimate: no command given; write it after --"))
 	}
-	if err := flags.check("estimate", args); err != nil {
+	args, err := flags.check(cmd, args)
+	if err != nil {
 		return err
 	}
 	profile, err := gpu.Load(flags.gpu)
@@ -164,11 +185,12 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	if len(flags.whatIfs) > 0 {
 		return estimateWhatIfs(cmd, flags, args, profile)
 	}
-	result, err := flags.run(cmd, probe.Options{Command: args, GPU: profile}, newProgressLine(cmd.ErrOrStderr(), flags.progress))
+	result, err := flags.run(cmd, probe.Options{Command: args, Env: flags.env(), GPU: profile}, newProgressLine(cmd.ErrOrStderr(), flags.progress))
 	if err != nil {
 		return err
 	}
 	r := newReading(&result, profile)
+	r.Notes = append(slices.Clone(flags.notes), r.Notes...)
 	if flags.bundle != "" {
 		kept, err := keepBundle(flags.bundle, result.Bundle)
 		if err != nil {
@@ -190,6 +212,14 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 	return r.exit()
 }
 
+// env is the environment of the command.
+func (flags *estimateFlags) env() []string {
+	if flags.job != nil {
+		return flags.environment
+	}
+	return os.Environ()
+}
+
 // keepBundle writes the bundle of a run, but leaves an older one where the run recorded no GPU, and says so.
 func keepBundle(path string, b *trace.Bundle) (notes []string, err error) {
 	if len(b.Ranks) == 0 {
@@ -203,6 +233,9 @@ func keepBundle(path string, b *trace.Bundle) (notes []string, err error) {
 // run runs one command with the flags' policy.
 func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progressLine) (probe.Result, error) {
 	o.Input = f.input
+	if f.job != nil {
+		o.Script, o.Dir, o.VisibleDevices = f.job.Script, f.job.Dir, o.GPU.VisibleDevices(f.gpus)
+	}
 	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, release.Version()
 	if f.output {
 		o.Output = cmd.ErrOrStderr()
@@ -241,7 +274,10 @@ func (r *reading) exit() error {
 
 func (r *reading) print(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString(r.headline() + "\n")
+	b.WriteString(printable.Text(r.headline()) + "\n")
+	for _, way := range r.Hints {
+		fmt.Fprintf(&b, "  to try       %s\n", printable.Text(way))
+	}
 	for _, k := range r.Ranks {
 		need := fmt.Sprintf("%s needed, at most %s", logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes))
 		if r.wasFullOnce() {
@@ -288,6 +324,9 @@ func (r *reading) print(w io.Writer) error {
 	r.printOwners(&b)
 	r.printUtilization(&b)
 	for _, x := range r.Reasons {
+		if r.Status == statusFailed && x.Code == failedCode {
+			continue // it is the headline
+		}
 		fmt.Fprintf(&b, "  because      %s\n", printable.Text(x.WordsWithHint()))
 	}
 	for _, n := range r.Notes {
@@ -351,13 +390,23 @@ func (r *reading) printOwners(b *strings.Builder) {
 	}
 }
 
+// failedCode is the reason of an estimate whose command failed.
+const failedCode = "script_failed"
+
 // headline is the status and the card of which it speaks, and for a command that failed, which no card did, how it did.
 func (r *reading) headline() string {
-	switch {
-	case r.Status != statusFailed:
+	if r.Status != statusFailed {
 		return fmt.Sprintf("%s: %s (%s)", r.Status, r.GPUName, logview.GiB(r.CapacityBytes))
-	case r.CommandExitStatus > 128:
-		return fmt.Sprintf("%s (ended by signal %d)", r.Status, r.CommandExitStatus-128)
 	}
-	return fmt.Sprintf("%s (exit status %d)", r.Status, r.CommandExitStatus)
+	how := fmt.Sprintf("exit status %d", r.CommandExitStatus)
+	if r.CommandExitStatus > 128 {
+		how = fmt.Sprintf("ended by signal %d", r.CommandExitStatus-128)
+	}
+	if i := slices.IndexFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == failedCode }); i >= 0 {
+		// The detail begins with the exit status, which stands here already.
+		if _, cause, _ := strings.Cut(r.Reasons[i].Detail, fmt.Sprintf("exit status %d: ", r.CommandExitStatus)); cause != "" {
+			return fmt.Sprintf("%s: %s (%s)", r.Status, cause, how)
+		}
+	}
+	return fmt.Sprintf("%s (%s)", r.Status, how)
 }

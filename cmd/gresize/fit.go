@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -118,7 +117,8 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 	if flags.within <= 0 {
 		return usageError(errors.New("fit: --within must be positive"))
 	}
-	if err := flags.check("fit", args); err != nil {
+	args, err := flags.check(cmd, args)
+	if err != nil {
 		return err
 	}
 	profile, err := gpu.Load(flags.gpu)
@@ -131,7 +131,7 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 			first = defaultFirstBatch
 		}
 	}
-	env := os.Environ()
+	env := flags.env()
 	if _, _, err := withBatch(args, env, first); err != nil {
 		return usageError(fmt.Errorf("fit: %w", err))
 	}

@@ -18,14 +18,28 @@ func TestHintsOfACommandThatFailed(t *testing.T) {
 		outcome   trace.Outcome
 		want      string
 	}{
-		"a second process":      {"RuntimeError: CUDA error: invalid device ordinal", "python -m torch.distributed.run --nproc_per_node=2 ddp.py", true, trace.Crashed, "sees 1 GPU and wanted more: --gpus 2 "},
-		"torchrun":              {"CUDA error: invalid device ordinal", "torchrun --nproc-per-node 4 ddp.py", true, trace.Crashed, "--gpus 4 "},
-		"a second GPU":          {"CUDA error: invalid device ordinal", "python x.py", true, trace.Crashed, "--gpus N "},
+		"a second process":      {"RuntimeError: CUDA error: invalid device ordinal", "python -m torch.distributed.run --nproc_per_node=2 ddp.py", true, trace.Crashed, "needs more than 1 GPU: use --gpus 2"},
+		"torchrun":              {"CUDA error: invalid device ordinal", "torchrun --nproc-per-node 4 ddp.py", true, trace.Crashed, "--gpus 4"},
+		"a second GPU":          {"CUDA error: invalid device ordinal", "python x.py", true, trace.Crashed, "--gpus N"},
 		"a download":            {"urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "python x.py", true, trace.Crashed, "no network in the sandbox"},
 		"outside":               {"urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "python x.py", false, trace.Crashed, ""},
 		"a run that went on":    {"Temporary failure in name resolution", "python x.py", true, trace.Stopped, ""},
 		"another fault":         {"ValueError: empty data set", "torchrun --nproc-per-node 4 ddp.py", true, trace.Crashed, ""},
-		"processes of no count": {"invalid device ordinal", "torchrun --nproc-per-node", true, trace.Crashed, "--gpus N "},
+		"a missing package":     {"ModuleNotFoundError: No module named 'einops'", "python x.py", true, trace.Crashed, "has no einops: activate"},
+		"a missing program":     {"job.sh: line 3: conda: command not found", "bash x.sh", true, trace.Crashed, "no conda on this machine's PATH"},
+		"another shell's words": {"x.sh: 3: conda: not found", "sh x.sh", true, trace.Crashed, "no conda on this machine's PATH"},
+		"an absent data set":    {"FileNotFoundError: [Errno 2] No such file or directory: '/data/imagenet'", "python x.py", true, trace.Crashed, "/data/imagenet is not on this machine"},
+		"a file of the folder":  {"FileNotFoundError: [Errno 2] No such file or directory: 'cfg.yaml'", "python x.py", true, trace.Crashed, "cfg.yaml is looked for in the folder"},
+		"input":                 {"EOFError: EOF when reading a line", "python x.py", true, trace.Crashed, "asks for input"},
+		"a breakpoint":          {"bdb.BdbQuit", "python x.py", true, trace.Crashed, "PYTHONBREAKPOINT=0"},
+		"a notebook":            {"NameError: name 'get_ipython' is not defined", "python x.py", true, trace.Crashed, "made of a notebook"},
+		"its arguments":         {"usage: x.py [-h] --lr LR\nx.py: error: the following arguments are required: --lr", "python x.py", true, trace.Crashed, "refused its arguments"},
+		"a login":               {"wandb.errors.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])", "python x.py", true, trace.Crashed, "WANDB_MODE=offline"},
+		"a gated model":         {"huggingface_hub.errors.GatedRepoError: 401 Client Error.", "python x.py", true, trace.Crashed, "log in and download once"},
+		"a GPU by number":       {"RuntimeError: No CUDA GPUs are available", "python x.py", true, trace.Crashed, "sets CUDA_VISIBLE_DEVICES itself"},
+		"another Python":        {"    match x:\n          ^\nSyntaxError: invalid syntax", "python x.py", true, trace.Crashed, "name the job's interpreter"},
+		"a folder of others":    {"PermissionError: [Errno 13] Permission denied: '/data/secret'", "python x.py", true, trace.Crashed, "may not use /data/secret"},
+		"processes of no count": {"invalid device ordinal", "torchrun --nproc-per-node", true, trace.Crashed, "--gpus N"},
 	} {
 		got := strings.Join(hints(&trace.Manifest{OutputTail: c.output, Command: strings.Fields(c.command), Sandboxed: c.sandboxed, Outcome: c.outcome, GPU: trace.GPU{Devices: 1}}), "; ")
 		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

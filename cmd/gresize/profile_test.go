@@ -52,11 +52,11 @@ func TestEstimateByXMem(t *testing.T) {
 
 func TestFaithfulIsOfXMem(t *testing.T) {
 	flags := estimateFlags{gpus: 1, steps: 1, budget: 1, estimator: "vgpu", faithful: true}
-	if err := flags.check("estimate", nil); err == nil {
+	if _, err := flags.check(newEstimateCommand(), []string{"true"}); err == nil {
 		t.Error("the virtual GPU has no published program")
 	}
 	flags.estimator = "xmem"
-	if err := flags.check("estimate", nil); err != nil || flags.estimator != "xmem-published" {
+	if _, err := flags.check(newEstimateCommand(), []string{"true"}); err != nil || flags.estimator != "xmem-published" {
 		t.Errorf("%v, %s", err, flags.estimator)
 	}
 }

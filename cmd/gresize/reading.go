@@ -49,6 +49,8 @@ type reading struct {
 	CommandExitStatus int      `json:"command_exit_status"`
 	Command           []string `json:"command"`
 	Notes             []string `json:"notes"`
+	// Hints are ways out of a command's own failure, the likeliest first.
+	Hints []string `json:"hints"`
 	// devices is how many GPUs the command saw.
 	devices int
 	// asked is a digest of what the command asked the allocator for.
@@ -93,7 +95,9 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 			r.Notes = append(r.Notes, c.Name+" was not run")
 		}
 	}
-	r.Notes = append(r.Notes, hints(m)...)
+	if r.Hints = hints(m); r.Hints == nil {
+		r.Hints = []string{}
+	}
 	if r.Notes == nil {
 		r.Notes = []string{}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes, the same for every verb. The manual lists them.
@@ -108,11 +109,38 @@ EXIT STATUS
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(newSlurmCommand(), newTopCommand(), newActualCommand())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(meantFlag(cmd, err)) })
 	root.AddCommand(newEstimateCommand(), newFitCommand(), newGPUCommand(), newCalibrateCommand(), newLogCommand(), newShowCommand(), newExplainCommand(), newReportCommand(), newReplayCommand(), newExportCommand(), newSimulateCommand(), newPlotCommand(), newPlanCommand(), newEstimatorCommand(), newEvalCommand())
 	root.AddCommand(newVersionCommand())
 	readDecimals(root)
 	return root
+}
+
+// meantFlag adds to the error of a flag that is not known the one that was probably meant: of one dash the same with two, and one whose name begins or ends alike.
+func meantFlag(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	word := unknown.GetSpecifiedName()
+	if group := unknown.GetSpecifiedShortnames(); group != "" {
+		word = group
+	}
+	name, _, _ := strings.Cut(word, "=")
+	if len(name) > 1 && cmd.Flags().Lookup(name) != nil {
+		return fmt.Errorf("%w: it is written --%s", err, name)
+	}
+	const alike = 3
+	var near []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if len(name) >= alike && !f.Hidden && (strings.HasPrefix(f.Name, name[:alike]) || strings.HasSuffix(f.Name, name[len(name)-alike:])) {
+			near = append(near, "--"+f.Name)
+		}
+	})
+	if len(near) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: near it: %s", err, strings.Join(near, ", "))
 }
 
 // readDecimals has the whole numbers of the command and of those below it read in decimal digits.

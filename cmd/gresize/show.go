@@ -59,11 +59,14 @@ func storyOf(cmd *cobra.Command, log *decisionlog.Log, name string) (decisionlog
 	return log.StoryByToken(cmd.Context(), name)
 }
 
-func oneArgument(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usageError(fmt.Errorf("one job id is wanted, not %d", len(args)))
+func oneArgument(cmd *cobra.Command, args []string) error {
+	switch len(args) {
+	case 0:
+		return usageError(fmt.Errorf("%s: name a job by its job id", cmd.Name()))
+	case 1:
+		return nil
 	}
-	return nil
+	return usageError(fmt.Errorf("%s: one job id at a time, not %q", cmd.Name(), args))
 }
 
 // writeLines writes a story line by line.

@@ -73,7 +73,7 @@ func TestLogAndShow(t *testing.T) {
 			"margin 0.50 GiB, need 8.50 GiB", "to   --gres=gpu:1 --constraint=gpu12g", "[running]", "gpu1", "tr?[2Jain"}},
 		{[]string{"show", "--db", db, "tokentwo"}, exitOK, []string{"it is an array"}},
 		{[]string{"show", "--db", db, "43"}, exitError, []string{"no such job"}},
-		{[]string{"show", "--db", db}, exitUsage, []string{"one job id"}},
+		{[]string{"show", "--db", db}, exitUsage, []string{"show: name a job"}},
 	} {
 		var out, errs bytes.Buffer
 		code := run(t.Context(), c.args, &out, &errs)

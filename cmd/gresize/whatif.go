@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,8 +62,8 @@ func parseWhatIf(text string) (whatIf, error) {
 }
 
 // apply makes the options of the row's run from those of the command as it was given.
-func (w *whatIf) apply(command []string, given *gpu.Profile) (probe.Options, error) {
-	o := probe.Options{Command: command, GPU: given, Env: os.Environ()}
+func (w *whatIf) apply(command, env []string, given *gpu.Profile) (probe.Options, error) {
+	o := probe.Options{Command: command, GPU: given, Env: env}
 	var err error
 	if w.gpu != "" {
 		if o.GPU, err = gpu.Load(w.gpu); err != nil {
@@ -121,7 +120,7 @@ func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, pro
 	options := make([]probe.Options, len(rows))
 	for i := range rows {
 		var err error
-		if options[i], err = rows[i].apply(args, profile); err != nil {
+		if options[i], err = rows[i].apply(args, flags.env(), profile); err != nil {
 			return usageError(err)
 		}
 	}

@@ -183,7 +183,7 @@ func Load(name string) (*Profile, error) {
 	// A model that was sold with different memories is not guessed at.
 	var sizes []string
 	for i := range all {
-		if base, memory, ok := strings.Cut(all[i].ID, "-"); ok && fold(base) == want && !strings.Contains(memory, ".") {
+		if base, memory, ok := strings.Cut(all[i].ID, "-"); ok && fold(base) == model(want) && !strings.Contains(memory, ".") {
 			sizes = append(sizes, all[i].ID)
 		}
 	}
@@ -207,7 +207,7 @@ func nearest(all []Profile, want string) (ids []string) {
 	for i := range all {
 		common := 0
 		for _, name := range append([]string{all[i].ID, all[i].Name}, all[i].Aliases...) {
-			common = max(common, commonBegin(fold(name), want), commonBegin(strings.TrimPrefix(fold(name), "nvidia"), strings.TrimPrefix(want, "nvidia")))
+			common = max(common, commonBegin(fold(name), want), commonBegin(model(fold(name)), model(want)))
 		}
 		switch {
 		case common < best || common == best && len(ids) == mostNear:
@@ -218,6 +218,14 @@ func nearest(all []Profile, want string) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// model is a folded name without the names of the maker and its product lines.
+func model(name string) string {
+	for _, word := range []string{"nvidia", "tesla", "geforce", "quadro"} {
+		name = strings.TrimPrefix(name, word)
+	}
+	return name
 }
 
 // commonBegin is how many bytes two names have in common at their begin.

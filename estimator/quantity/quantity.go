@@ -28,10 +28,10 @@ type unit struct {
 	size float64
 }
 
-// sizeOf is 0 for what is no unit.
+// sizeOf is 0 for what is no unit. A letter alone is a unit of 1024s, as Slurm has it.
 func sizeOf(name string) float64 {
 	for _, u := range units {
-		if u.name == name {
+		if u.name == name || len(name) == 1 && strings.EqualFold(u.name[:1], name) && u.size > 1 {
 			return u.size
 		}
 	}
@@ -46,7 +46,7 @@ const (
 // Words is how each fault of ParseBytes begins; the way out is in it.
 const Words = "size"
 
-// ParseBytes reads a size with its unit, such as 20GiB. GB is refused: some people mean 1000³ bytes by it, and some 1024³.
+// ParseBytes reads a size with its unit, such as 20GiB or, as Slurm writes it, 20G. GB is refused: some people mean 1000³ bytes by it, and some 1024³.
 func ParseBytes(text string) (int64, error) {
 	text = strings.TrimSpace(text)
 	m := number.FindStringSubmatch(text)
@@ -58,7 +58,7 @@ func ParseBytes(text string) (int64, error) {
 	}
 	size := sizeOf(m[2])
 	if size == 0 {
-		// "gb", "Gib" and "G" all begin like the unit that was meant.
+		// "gb" and "Gib" begin like the unit that was meant.
 		meant := strings.ToUpper(m[2][:1]) + "iB"
 		switch rest := strings.ToLower(m[2][1:]); {
 		case sizeOf(meant) == 0 || rest != "" && rest != "b" && rest != "ib":

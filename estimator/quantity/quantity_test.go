@@ -9,7 +9,7 @@ import (
 )
 
 func TestParseBytes(t *testing.T) {
-	for text, want := range map[string]int64{"20GiB": 20 << 30, " 20 GiB ": 20 << 30, "1.5 MiB": 3 << 19, "7B": 7, "1KiB": 1024, "0GiB": 0, "0 B": 0, "1024TiB": 1 << 50, "010GiB": 10 << 30} {
+	for text, want := range map[string]int64{"20GiB": 20 << 30, " 20 GiB ": 20 << 30, "1.5 MiB": 3 << 19, "7B": 7, "1KiB": 1024, "0GiB": 0, "0 B": 0, "1024TiB": 1 << 50, "010GiB": 10 << 30, "8G": 8 << 30, "8g": 8 << 30, "512m": 512 << 20, "1.5T": 3 << 39, "4 K": 4096} {
 		if got, err := ParseBytes(text); err != nil || got != want {
 			t.Errorf("ParseBytes(%q) = %d, %v; want %d", text, got, err, want)
 		}
@@ -19,8 +19,8 @@ func TestParseBytes(t *testing.T) {
 		"20":           `size "20": it has no unit: write B, KiB`,
 		"20GB":         `size "20GB": GB is read both as 1000s and as 1024s: write 20GiB`,
 		"1.5 gb":       `write 1.5GiB`,
-		"20G":          `"20G": G is read both`,
-		"20m":          `write 20MiB`,
+		"20mb":         `write 20MiB`,
+		"20P":          `P is no unit`,
 		"20gib":        `"20gib": the unit is written GiB: write 20GiB`,
 		"20GIB":        `write 20GiB`,
 		"20PiB":        `PiB is no unit: write B, KiB`,
