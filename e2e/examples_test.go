@@ -74,7 +74,7 @@ func TestExamplesGetTheCardThatTheyNeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Steps of the job: the inner srun reads the environment that sbatch left behind.
-	step := "#!/bin/bash\n#SBATCH --gres=gpu:1 --constraint=gpu80g --cpus-per-task=2 --mem=3G --time=15 --output=step-%j.out\nset -eu\nsrun python train_gpt.py --size 124M --batch-size 7\n"
+	step := "#!/bin/bash\n#SBATCH --gres=gpu:1 --constraint=gpu80g --cpus-per-task=2 --mem=3G --time=15 --output=step-%j.out\nset -eu\nmkdir -p runs/exp1\necho begun > runs/exp1/log\nsrun python train_gpt.py --size 124M --batch-size 7\n"
 	if err := os.WriteFile(filepath.Join(dir, "step.sh"), []byte(step), 0o755); err != nil {
 		t.Fatal(err)
 	}

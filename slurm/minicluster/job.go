@@ -60,13 +60,13 @@ func (c *Cluster) Sbatch(ctx context.Context, asUser string, args ...string) (st
 	return id, nil
 }
 
-// WorkDir is a folder of the cluster that belongs to the user.
+// WorkDir is a folder of the cluster that belongs to the user. As the homes of a site it lies in one of root's, and that in another.
 func (c *Cluster) WorkDir(asUser string) (string, error) {
 	who, err := lookUp(asUser)
 	if err != nil {
 		return "", err
 	}
-	dir := c.path(filepath.Join("work", asUser))
+	dir := c.path(filepath.Join("home/physics", asUser))
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}

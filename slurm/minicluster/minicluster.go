@@ -285,7 +285,7 @@ func (c *Cluster) openDir() error {
 const maxDirBytes = 70
 
 // subfolders of a cluster's folder; removed and made anew by every Start.
-var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", backupRunFolder, "log", "state", "spool", "dev", "bin", "plugin", "plugin/first", "gpu", "share", "work", "db"}
+var subfolders = []string{"etc", "run", "run/munge", "run/slurmctld", backupRunFolder, "log", "state", "spool", "dev", "bin", "plugin", "plugin/first", "gpu", "share", "home", "home/physics", "db"}
 
 func (c *Cluster) writeFiles() error {
 	for _, sub := range subfolders {

@@ -17,6 +17,8 @@ type config struct {
 	Base     string
 	// Passwd is a line for /etc/passwd where the name service cannot be asked from inside.
 	Passwd string
+	// Network is what of the machine's network is there inside.
+	Network network
 }
 
 // encode keeps every byte: names of files, arguments and variables need not be text, which JSON would make of them.

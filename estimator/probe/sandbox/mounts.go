@@ -46,7 +46,7 @@ type builder struct {
 	mounts   map[string]string // mount point → file system type
 	points   []string          // mount points, sorted
 	needed   []string          // the working directory, the home and the folder for temporary files
-	foreign  []string          // directories that get an overlay of their own, see foreign.go
+	ways     []string          // directories that are made among the changes beforehand, see ways.go
 	overlays int
 	copied   int64
 	disk     bool // overlays keep their changes in diskDir
@@ -57,6 +57,8 @@ type builder struct {
 	uncovered int
 	// endpoints counts the sockets and pipes that were covered, see endpoints.go.
 	endpoints int
+	// skeletons counts the directories that were made anew beside the view, see placeOver.
+	skeletons int
 }
 
 // errOverlays: each mount point beside a directory makes an overlay of the directory's neighbours necessary, and their number is bounded.
@@ -73,7 +75,7 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, step("make mounts private", err)
 	}
-	if err := raiseLoopback(); err != nil {
+	if err := cfg.Network.raise(); err != nil {
 		return nil, step("raise the loopback interface", err)
 	}
 	f, err := os.Open("/proc/self/mountinfo")
@@ -88,10 +90,15 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 	for point := range b.mounts {
 		b.points = append(b.points, point)
 	}
-	b.needed = append([]string{cfg.Dir}, cfg.Writable...)
-	b.foreign = foreignDirs(append([]string{"/tmp", "/var/tmp", cfg.Dir}, cfg.Writable...))
-	b.points = append(b.points, b.foreign...)
 	slices.Sort(b.points)
+	for _, dir := range append([]string{cfg.Dir}, cfg.Writable...) {
+		b.needed = append(b.needed, dir)
+		if real, err := filepath.EvalSymlinks(dir); err == nil && real != dir {
+			b.needed = append(b.needed, real)
+		}
+	}
+	b.ways = b.findWays(cfg)
+	check := slices.DeleteFunc(slices.Clone(b.needed), func(dir string) bool { return !writable(dir) })
 
 	// Paths relative to base keep odd characters of its name out of mount options.
 	if err := os.Chdir(b.base); err != nil {
@@ -116,7 +123,11 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 	if err != nil {
 		return nil, step("open the report directory", err)
 	}
-	return reports, b.enter(cfg)
+	if err := b.enter(cfg); err != nil {
+		return nil, errors.Join(err, reports.Close())
+	}
+	b.checkWays(check)
+	return reports, nil
 }
 
 func (b *builder) buildRoot(cfg *config) error {
@@ -150,7 +161,12 @@ func (b *builder) buildRoot(cfg *config) error {
 	if err := tmpfs(rootDir+ReportDir, b.policy.ReportBytes, "0700"); err != nil {
 		return step("mount the report directory", err)
 	}
-	addPasswd(rootDir, cfg.Passwd)
+	if err := provide(rootDir, "etc/passwd", func(text []byte) []byte { return withPasswd(text, cfg.Passwd) }); err != nil {
+		b.note("the user's own name is missing in /etc/passwd: %v", err)
+	}
+	if err := provide(rootDir, "etc/hosts", cfg.Network.hostsFile); err != nil {
+		b.note("the host's own name may lead nowhere: /etc/hosts: %v", err)
+	}
 	return b.fillInside(cfg)
 }
 
@@ -302,6 +318,10 @@ func (b *builder) placeDir(src, dst string, fi os.FileInfo, depth int) {
 	names := b.mountNames(src)
 	if kind != "autofs" { // reading an automounter's directory would mount all of it
 		entries, err := os.ReadDir(src)
+		if errors.Is(err, os.ErrPermission) {
+			b.placeOver(src, dst, append(names, b.namesOnTheWay(src)...), depth)
+			return
+		}
 		if err != nil {
 			b.readOnly(src, dst, err)
 			return
@@ -321,6 +341,31 @@ func (b *builder) placeDir(src, dst string, fi os.FileInfo, depth int) {
 	}
 	for _, name := range names {
 		b.place(filepath.Join(src, name), filepath.Join(dst, name), depth+1)
+	}
+}
+
+// placeOver shows a directory that can be entered and not listed, as homes often lie in, and holds mounts: as it is, with what is known to lie in it on top.
+func (b *builder) placeOver(src, dst string, names []string, depth int) {
+	if err := bindReadOnly(src, dst); err != nil {
+		b.note("%s is empty: %v", src, err)
+		return
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		from, to := filepath.Join(src, name), filepath.Join(dst, name)
+		fi, err := os.Lstat(from)
+		if err != nil || !fi.IsDir() {
+			continue
+		}
+		if b.holdsMounts(from) { // it is made anew, for which there is no room in a place that is read-only
+			b.skeletons++
+			anew := memoryDir + "/skeleton" + strconv.Itoa(b.skeletons)
+			if err := errors.Join(os.Mkdir(anew, fi.Mode().Perm()|0o700), unix.Mount(anew, to, "", unix.MS_BIND, "")); err != nil {
+				b.note("%s is read-only: %v", from, err)
+				continue
+			}
+		}
+		b.placeDir(from, to, fi, depth+1)
 	}
 }
 
@@ -422,9 +467,7 @@ func (b *builder) overlayIn(scratch, src, dst string, fi os.FileInfo) error {
 	if err := os.Chmod(dir+"/u", mode); err != nil {
 		return err
 	}
-	if slices.Contains(b.foreign, src) {
-		b.copyForeignFiles(src, dir+"/u")
-	}
+	b.makeWays(src, dir+"/u")
 	options := "lowerdir=" + escapeOption(src) + ",upperdir=" + dir + "/u,workdir=" + dir + "/w,userxattr"
 	return unix.Mount("overlay", dst, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
@@ -448,6 +491,18 @@ func (b *builder) readOnly(src, dst string, cause error) {
 
 func (b *builder) holdsMounts(dir string) bool {
 	return len(b.mountNames(dir)) > 0
+}
+
+// namesOnTheWay lists the entries of dir that lead to what the command needs, or to where it may write.
+func (b *builder) namesOnTheWay(dir string) []string {
+	var names []string
+	for _, path := range slices.Concat(b.needed, b.ways) {
+		if rest, ok := strings.CutPrefix(path, dir+"/"); ok {
+			name, _, _ := strings.Cut(rest, "/")
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // mountNames lists the entries of dir under which something is mounted.

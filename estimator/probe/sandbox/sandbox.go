@@ -243,7 +243,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 }
 
 func (p *Process) launch(ctx context.Context, spec Spec) error {
-	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Passwd: passwdLine()}
+	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Passwd: passwdLine(), Network: lookAtNetwork(ctx, spec.Env)}
 	cfg.Policy.fillIn()
 	p.scratch = cfg.Policy.ScratchBytes
 	for _, kv := range spec.Env {
