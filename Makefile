@@ -13,10 +13,10 @@ DEMO_TORCH := 2.6.0
 TEST_TORCH := 2.6.0 2.11.0
 NIGHTLY_TORCH := 2.1.2 2.3.1 2.9.1 2.15.0
 
-# The releases of Slurm that are tested beside the one of this machine, each in a folder with its Debian. The older one comes from
-# a Debian that leaves the mirrors, which must not stop the test of a change.
-TEST_SLURM := 24.11
-NIGHTLY_SLURM := slurm-20.11 slurm-24.11-accounting
+# The releases of Slurm that are tested beside the one of this machine, each in a folder with its Debian: the newest and one in the middle for
+# every change. GRESIZE_SLURM_SOURCE, a git directory with Slurm's tags, gives those that no Debian has. What cannot be had is said, and skipped.
+TEST_SLURM := slurm-24.11 slurm-26.05
+NIGHTLY_SLURM := $(addprefix slurm-,20.11 22.05 23.02 23.11 24.05 25.05 25.11)
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.10
@@ -54,7 +54,7 @@ build: ## The programs, the virtual GPU and the plugin, in build/
 .PHONY: setup
 setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
 	@tools/setup torch $(TEST_TORCH)
-	@tools/setup slurm-$(TEST_SLURM)
+	@tools/setup $(TEST_SLURM)
 
 # --- work on it
 

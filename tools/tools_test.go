@@ -12,7 +12,7 @@ import (
 )
 
 // inChroot runs a shell command line in a plain chroot that shows the machine's own files, in a mount namespace that
-// ends with it. The script own-root lies in it at /own-root.
+// ends with it. The scripts own-root and slurmroot/make-root lie in it at the root.
 func inChroot(t *testing.T, line string) (string, int) {
 	t.Helper()
 	// The root is a folder below a mount, as a chroot's usually is, and so not a mount's own root.
@@ -20,12 +20,12 @@ func inChroot(t *testing.T, line string) (string, int) {
 	if err := os.Mkdir(filepath.Join(top, "root"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	script, err := filepath.Abs("own-root")
+	tools, err := filepath.Abs(".")
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-euc", `
-		root=$1/root script=$2 line=$3
+		root=$1/root tools=$2 line=$3
 		mount -t tmpfs tmpfs "$1"
 		mkdir -p "$root"/proc "$root"/tmp "$root"/dev "$root"/work
 		for dir in bin sbin lib lib64 usr etc; do
@@ -36,8 +36,10 @@ func inChroot(t *testing.T, line string) (string, int) {
 		mount -t proc proc "$root/proc"
 		mount --rbind /dev "$root/dev"
 		chmod 1777 "$root/tmp"
-		cp "$script" "$root/own-root"
-		exec chroot "$root" sh -c "cd /work && $line"`, "sh", top, script, line)
+		mkdir "$root/slurmroot"
+		cp "$tools/own-root" "$root/own-root"
+		cp "$tools/slurmroot/make-root" "$root/slurmroot/make-root"
+		exec chroot "$root" sh -c "cd /work && $line"`, "sh", top, tools, line)
 	var out, errText bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errText
 	err = cmd.Run()
@@ -82,6 +84,20 @@ func TestOwnRootOutsideAChroot(t *testing.T) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 || string(out) != "a b\n" {
 		t.Errorf("printed %q, %v", out, err)
+	}
+}
+
+// TestMakeRootInAChroot comes as far as debootstrap, which this test gives no network but words of its own, with mounts that nobody else sees.
+func TestMakeRootInAChroot(t *testing.T) {
+	const line = `mkdir /tmp/bin
+printf '#!/bin/sh\necho http://localhost/debian\n' >/tmp/bin/apt-get
+printf '#!/bin/sh\nmount -t tmpfs tmpfs /tmp/bin && echo debootstrap $2 in $(findmnt --noheadings --output PROPAGATION /) mounts >&2\nexit 1\n' >/tmp/bin/debootstrap
+chmod 755 /tmp/bin/*
+PATH=/tmp/bin:$PATH GRESIZE_CACHE=/tmp/cache /slurmroot/make-root 24.11 2>&1
+ls /tmp/bin /tmp/cache`
+	out, code := inChroot(t, line)
+	if code != 0 || !strings.Contains(out, "debootstrap trixie in private mounts\n") || !strings.HasSuffix(out, "/tmp/bin:\napt-get\ndebootstrap\n\n/tmp/cache:\nslurm-24.11.lock\n") {
+		t.Errorf("code %d:\n%s", code, out)
 	}
 }
 
