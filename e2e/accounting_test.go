@@ -27,14 +27,14 @@ fits = "80000MiB"
 gres = "gpu:a100:1"
 `
 
-// otherRelease is a site on a release of Slurm that this machine does not have, with no feature on any node unless they are kept.
+// otherRelease is a site on a release of Slurm that tools/setup has put into a folder, with no feature on any node unless they are kept.
 func otherRelease(t *testing.T, release string, keepFeatures bool, change func(*site.Options)) *fakeSite {
 	t.Helper()
 	build, err := buildFake()
 	must(t, err)
-	root := minicluster.RootDir(release)
+	root := minicluster.RootForTest(t, release)
 	plugin := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin, "SLURM_INCLUDE="+filepath.Join(root, "usr", "include")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin, minicluster.IncludeArgument(root)).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cluster := minicluster.Default()
@@ -61,7 +61,13 @@ func TestSlurmAccounting(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // the parts are tested with every change: the reading of sacct, and what a limit means for a change
 	}
-	s := otherRelease(t, "24.11-accounting", false, func(o *site.Options) {
+	for _, release := range minicluster.Releases() {
+		t.Run(release, func(t *testing.T) { slurmAccounting(t, release) })
+	}
+}
+
+func slurmAccounting(t *testing.T, release string) {
+	s := otherRelease(t, release, false, func(o *site.Options) {
 		o.Cluster.Accounting = true
 		var err error
 		o.Cluster.GPUPlugin, err = minicluster.BuildGPUPlugin(t.Context(), o.Cluster.Root, filepath.Join("..", "slurm", "minicluster", "gpumem"), t.TempDir())

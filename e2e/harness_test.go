@@ -44,7 +44,7 @@ var buildFake = sync.OnceValues(func() (string, error) {
 		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/libexec/", "./cmd/gresize-launch", "./cmd/gresize-epilog"},
 		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/libexec/gresize-probe", "./e2e/fakeprobe"},
 		{"env", "CGO_ENABLED=0", "go", "build", "-o", dir + "/bin/fakeslurm", "./e2e/fakeslurm"},
-		{"make", "-s", "-C", "slurm/plugin", "OUT=" + dir + "/plugin"},
+		{"make", "-s", "-C", "slurm/plugin", "OUT=" + dir + "/plugin", minicluster.IncludeArgument("")},
 	} {
 		cmd := exec.Command(command[0], command[1:]...)
 		cmd.Dir = ".."

@@ -158,20 +158,21 @@ func kindsLeftAlone(t *testing.T, s *fakeSite) {
 
 // kindsChanged are the jobs that are looked at and changed.
 func kindsChanged(t *testing.T, s *fakeSite, fits fakeAnswer) {
+	gres := s.Cluster.Version().Prefix()
 	for _, c := range []struct {
 		name string
 		args []string
 		want map[string]string
 	}{
-		{"--mem-per-gpu and --cpus-per-gpu", []string{"--gpus=1", "--constraint=gpu80g", "--mem-per-gpu=200M", "--cpus-per-gpu=2"}, map[string]string{"Features": "gpu12g", "MemPerTres": "gres:gpu:200"}},
+		{"--mem-per-gpu and --cpus-per-gpu", []string{"--gpus=1", "--constraint=gpu80g", "--mem-per-gpu=200M", "--cpus-per-gpu=2"}, map[string]string{"Features": "gpu12g", "MemPerTres": gres + "gpu:200"}},
 		{"--begin before the hold ends", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=200M", "--begin=now+12"}, map[string]string{"Features": "gpu12g"}},
 		{"--exclude", []string{"--gres=gpu:1", "--mem=200M", "--constraint=gpu80g|gpu12g", "--exclude=cpu1"}, map[string]string{"Features": "gpu12g"}},
 		{"a constraint in parentheses", []string{"--gres=gpu:1", "--mem=200M", "--constraint=(gpu12g|a100)&(gpu80g|gpu12g)"}, map[string]string{"Features": "(gpu12g|a100)&gpu12g"}},
 		// The peak of the played run, 1 GiB, and what NVIDIA's libraries may take on a GPU node.
 		{"--mem", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=12G"}, map[string]string{"Features": "gpu12g", "MinMemoryNode": "2741M"}},
 		{"--mem-per-cpu", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem-per-cpu=300M"}, map[string]string{"Features": "gpu12g", "MinMemoryCPU": "300M"}},
-		{"a count-only resource", []string{"--gres=gpu:1,vram:60", "--mem=200M", "--constraint=gpu80g"}, map[string]string{"Features": "gpu12g", "TresPerNode": "gres:gpu:1,gres:vram:8"}},
-		{"a count-only resource beside any GPU", []string{"--gres=gpu:1", "--mem=200M"}, map[string]string{"TresPerNode": "gres:gpu:1", "Features": "gpu12g"}},
+		{"a count-only resource", []string{"--gres=gpu:1,vram:60", "--mem=200M", "--constraint=gpu80g"}, map[string]string{"Features": "gpu12g", "TresPerNode": gres + "gpu:1," + gres + "vram:8"}},
+		{"a count-only resource beside any GPU", []string{"--gres=gpu:1", "--mem=200M"}, map[string]string{"TresPerNode": gres + "gpu:1", "Features": "gpu12g"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := s.in(t)
@@ -199,7 +200,7 @@ func kindsChanged(t *testing.T, s *fakeSite, fits fakeAnswer) {
 		must(t, err)
 		job := s.completed(id, 90*time.Second)
 		story := s.finished(id, 20*time.Second)
-		if story.Job.State != jobs.StateRestored || job["NodeList"] != "gpu2" || job["MinMemoryNode"] != "50000M" || job["Features"] != "gpu80g" || job["TresPerNode"] != "gres:gpu:1,gres:vram:60" {
+		if story.Job.State != jobs.StateRestored || job["NodeList"] != "gpu2" || job["MinMemoryNode"] != "50000M" || job["Features"] != "gpu80g" || job["TresPerNode"] != gres+"gpu:1,"+gres+"vram:60" {
 			t.Errorf("the story is %q and the job ran on %s with %s, %s, %s", states(story), job["NodeList"], job["MinMemoryNode"], job["Features"], job["TresPerNode"])
 		}
 	})

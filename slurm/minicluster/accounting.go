@@ -28,7 +28,7 @@ func (c *Cluster) checkAccounting() error {
 	}
 	if c.opts.Root == "" {
 		// slurmdbd listens on every address of its machine; in a root of its own it gets a network of its own.
-		return errors.New("minicluster: accounting needs a root with slurmdbd and MariaDB (tools/setup slurm-24.11-accounting)")
+		return errors.New("minicluster: accounting needs a root with slurmdbd and MariaDB (tools/setup slurm-24.11)")
 	}
 	for _, program := range accountingPrograms {
 		if _, err := c.findProgram(program); err != nil {

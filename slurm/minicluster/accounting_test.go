@@ -13,8 +13,14 @@ func TestAccounting(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // TestWithoutADatabase is the part for every change
 	}
+	for _, release := range Releases() {
+		t.Run(release, func(t *testing.T) { accounts(t, RootForTest(t, release)) })
+	}
+}
+
+func accounts(t *testing.T, root string) {
 	options := Default()
-	options.Root, options.Accounting = RootDir("24.11-accounting"), true
+	options.Root, options.Accounting = root, true
 	var err error
 	if options.GPUPlugin, err = BuildGPUPlugin(t.Context(), options.Root, "gpumem", t.TempDir()); err != nil {
 		t.Fatal(err)
@@ -60,13 +66,14 @@ func TestAccounting(t *testing.T) {
 
 // TestWithoutADatabase: accounting is refused, with the way out, where there is nothing to run it with.
 func TestWithoutADatabase(t *testing.T) {
+	t.Setenv(ReleaseVariable, "")
 	options := Default()
 	options.Accounting = true
-	if _, err := Start(t.Context(), options); err == nil || !strings.Contains(err.Error(), "tools/setup slurm-24.11-accounting") {
+	if _, err := Start(t.Context(), options); err == nil || !strings.Contains(err.Error(), "tools/setup slurm-24.11") {
 		t.Errorf("without a root: %v", err)
 	}
-	options.Root = RootDir("24.11")
-	if _, err := Start(t.Context(), options); err == nil || !strings.Contains(err.Error(), "mariadbd") {
+	options.Root = t.TempDir()
+	if err := (&Cluster{opts: options}).checkAccounting(); err == nil || !strings.Contains(err.Error(), "mariadbd") {
 		t.Errorf("without MariaDB: %v", err)
 	}
 }

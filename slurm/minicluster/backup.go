@@ -20,14 +20,6 @@ mount --bind "$own" "$common"
 exec "$@"
 `
 
-// checkBackup tells what two controllers need.
-func (c *Cluster) checkBackup() error {
-	if c.opts.Backup && c.opts.Root != "" {
-		return errors.New("minicluster: two controllers run with the Slurm of this machine only")
-	}
-	return nil
-}
-
 // controllerLines are the controllers in slurm.conf.
 func (c *Cluster) controllerLines() string {
 	if !c.opts.Backup {
@@ -40,10 +32,9 @@ func (c *Cluster) controllerLines() string {
 	return b.String()
 }
 
-// controllerHostsFile is what both controllers find in /etc/hosts.
-func controllerHostsFile() string {
+// controllerHostsLines are what both controllers find in /etc/hosts.
+func controllerHostsLines() string {
 	var b strings.Builder
-	b.WriteString("127.0.0.1 localhost\n")
 	for _, host := range controllerHosts {
 		fmt.Fprintf(&b, "%s %s\n", host.address, host.name)
 	}

@@ -86,9 +86,17 @@ func (c *Cluster) slurmConf() string {
 	set("SlurmctldPort", strconv.Itoa(c.controllerPort))
 	set("SlurmUser", c.opts.SlurmUser)
 	set("SlurmdUser", "root")
-	set("AuthType", "auth/munge")
-	set("AuthInfo", "socket="+c.path("run/munge/socket"))
-	set("CredType", "cred/munge")
+	if c.opts.SlurmAuth {
+		set("AuthType", "auth/slurm")
+		set("CredType", "cred/slurm")
+	} else {
+		set("AuthType", "auth/munge")
+		set("AuthInfo", "socket="+c.path("run/munge/socket"))
+		set("CredType", "cred/munge")
+	}
+	if c.opts.Configless {
+		set("SlurmctldParameters", "enable_configless")
+	}
 	set("CommunicationParameters", "NoCtldInAddrAny,NoInAddrAny")
 	set("ProctrackType", "proctrack/linuxproc")
 	set("TaskPlugin", "task/none")

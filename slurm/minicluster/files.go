@@ -1,6 +1,8 @@
 package minicluster
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -147,4 +149,55 @@ func copyFile(source, target string) (err error) {
 		return err
 	}
 	return out.Chmod(0o644 | info.Mode().Perm()&0o111)
+}
+
+// checkVariant tells what the cluster cannot be.
+func (c *Cluster) checkVariant() error {
+	switch {
+	case c.opts.SlurmAuth && !c.version.AtLeast(23, 11, 0):
+		return fmt.Errorf("minicluster: Slurm %s knows munge only", c.version)
+	case c.opts.Configless && c.opts.Root == "":
+		return errors.New("minicluster: nodes without a configuration look for munge in its usual place, which is this machine's own: they need a root")
+	}
+	return nil
+}
+
+// mungePlace is where Slurm looks for munge before it has a configuration.
+const mungePlace = "/run/munge/munge.socket.2"
+
+// placeSocket takes the socket of munge away where Slurm is to do without, and shows it in its usual place to those who have no configuration yet.
+func (c *Cluster) placeSocket(ctx context.Context) error {
+	if c.opts.SlurmAuth {
+		if err := os.Remove(c.path("run/munge/socket")); err != nil {
+			return fmt.Errorf("minicluster: %w", err)
+		}
+		return nil
+	}
+	if !c.opts.Configless {
+		return nil
+	}
+	link, err := c.command(ctx, nil, "/", "sh", []string{"-c", "mkdir " + filepath.Dir(mungePlace) + " && ln -s " + c.path("run/munge/socket") + " " + mungePlace})
+	if err != nil {
+		return err
+	}
+	if out, err := link.CombinedOutput(); err != nil {
+		return fmt.Errorf("minicluster: %w: %s", err, out)
+	}
+	return nil
+}
+
+// slurmKey makes the key by which Slurm authenticates without munge.
+func (c *Cluster) slurmKey() error {
+	key := make([]byte, 1024)
+	if _, err := rand.Read(key); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	path := c.path("etc/slurm.key")
+	if err := writeFile(path, key, 0o600); err != nil {
+		return err
+	}
+	if err := os.Chown(path, int(c.slurmUser.uid), int(c.slurmUser.gid)); err != nil {
+		return fmt.Errorf("minicluster: %w", err)
+	}
+	return nil
 }

@@ -145,6 +145,7 @@ type Testing interface {
 	Failed() bool
 	Fatalf(format string, args ...any)
 	Logf(format string, args ...any)
+	Skipf(format string, args ...any)
 }
 
 // ForTest starts a cluster for a test and stops it at the test's end. When the test has failed it logs the daemons' last words.

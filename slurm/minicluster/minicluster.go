@@ -32,7 +32,7 @@ type Options struct {
 	// temporary files, which Stop removes.
 	Dir   string
 	Nodes []Node
-	// Root is a folder with another Debian and its Slurm, as tools/setup makes it (see RootDir). Empty: the Slurm of this machine.
+	// Root is a folder with another Debian and its Slurm, as tools/setup makes it (see RootDir). Empty: the Slurm of this machine, or what ReleaseVariable names.
 	// Every process of the cluster then runs with that folder as its root.
 	Root string
 	// Show are folders that keep their path under Root; what is not shown there the cluster's processes do not see.
@@ -57,6 +57,10 @@ type Options struct {
 	Epilog string
 	// Settings are further lines of slurm.conf, by their key; they take the place of the usual ones.
 	Settings map[string]string
+	// SlurmAuth has Slurm authenticate by a key of its own, without munge, which Slurm can from 23.11 on.
+	SlurmAuth bool
+	// Configless has the nodes ask slurmctld for its configuration, of which they have no file. It needs a Root.
+	Configless bool
 	// GPUPlugin is a gpu_generic.so in the place of Slurm's own, or empty. It is copied.
 	GPUPlugin string
 	// Accounting runs slurmdbd with a MariaDB of the cluster's own, an account and limits that are enforced. It needs a Root that has them, and
@@ -139,6 +143,9 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.slurmUser, err = lookUp(opts.SlurmUser); err != nil {
 		return nil, err
 	}
+	if c.opts.Root == "" {
+		c.opts.Root = defaultRoot()
+	}
 	if c.opts.Root != "" {
 		if c.opts.Root, err = filepath.EvalSymlinks(c.opts.Root); err != nil {
 			return nil, fmt.Errorf("minicluster: no such root: %w (tools/setup slurm-RELEASE makes it)", err)
@@ -161,7 +168,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.systemPlugins, err = findPluginDir(c.opts.Root); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.checkAccounting(), c.checkBackup()); err != nil {
+	if err := errors.Join(c.checkAccounting(), c.checkVariant()); err != nil {
 		return nil, err
 	}
 	if err := c.openDir(); err != nil {
@@ -221,8 +228,19 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	if err := c.StartController(); err != nil {
 		return err
 	}
+	if err := c.placeSocket(ctx); err != nil {
+		return err
+	}
+	slurmd, err := c.findProgram("slurmd")
+	if err != nil {
+		return err
+	}
 	for _, n := range c.opts.Nodes {
-		d, err := c.startDaemon("slurmd-"+n.Name, nil, nil, "slurmd", "-D", "-N", n.Name, "-f", c.conf())
+		conf := []string{"-f", c.conf()}
+		if c.opts.Configless {
+			conf = []string{"--conf-server", "127.0.0.1:" + strconv.Itoa(c.controllerPort)}
+		}
+		d, err := c.startDaemon("slurmd-"+n.Name, nil, nil, "env", append([]string{"--unset=SLURM_CONF", slurmd, "-D", "-N", n.Name}, conf...)...)
 		if err != nil {
 			return err
 		}
@@ -308,6 +326,11 @@ func (c *Cluster) writeFiles() error {
 			return err
 		}
 	}
+	if c.opts.SlurmAuth {
+		if err := c.slurmKey(); err != nil {
+			return err
+		}
+	}
 	key := make([]byte, 128)
 	if _, err := rand.Read(key); err != nil {
 		return fmt.Errorf("minicluster: %w", err)
@@ -372,13 +395,13 @@ func (c *Cluster) writeFiles() error {
 		{"etc/gres.conf", c.gresConf(), 0o644},
 		{"bin/task_prolog", c.taskProlog(), 0o755},
 	}
-	if c.opts.Backup {
-		files = append(files, file{"etc/hosts", controllerHostsFile(), 0o644})
-	}
-	if c.opts.Root != "" {
+	if c.opts.Backup || c.opts.Root != "" {
 		text, err := hosts()
 		if err != nil {
 			return err
+		}
+		if c.opts.Backup {
+			text += controllerHostsLines()
 		}
 		files = append(files, file{"etc/hosts", text, 0o644})
 	}

@@ -163,7 +163,7 @@ func belongs(p process, dir string) bool {
 		return false
 	}
 	env = append([]byte{0}, env...)
-	return bytes.Contains(env, []byte("\x00SLURM_CONF="+dir+"/etc/slurm.conf\x00")) && bytes.Contains(env, []byte("\x00SLURM_JOB_ID="))
+	return bytes.Contains(env, []byte("\x00SLURM_CONF="+dir+"/")) && bytes.Contains(env, []byte("\x00SLURM_JOB_ID="))
 }
 
 func allProcesses() []process {

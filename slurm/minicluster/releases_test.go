@@ -6,20 +6,12 @@ import (
 	"testing"
 )
 
-// otherReleases are the releases that tools/setup puts into a folder; the tests of every change look at the first only.
-func otherReleases() []string {
-	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return []string{"24.11"}
-	}
-	return []string{"24.11", "20.11"}
-}
-
-// TestOtherReleases runs jobs on the releases of Slurm that this machine does not have, and looks for anything that is left of them.
+// TestOtherReleases runs jobs on the releases of Slurm that tools/setup puts into folders, and looks for anything that is left of them.
 func TestOtherReleases(t *testing.T) {
-	for _, release := range otherReleases() {
+	for _, release := range Releases() {
 		t.Run(release, func(t *testing.T) {
 			options := Default()
-			options.Root = RootDir(release)
+			options.Root = RootForTest(t, release)
 			options.Nodes[2].Counted = []string{"vram:80"}
 			c := ForTest(t, withGPU(options))
 			if v := c.Version().String(); !strings.HasPrefix(v, release+".") {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -14,15 +13,6 @@ import (
 
 	"github.com/gresize/gresize/slurm/request"
 )
-
-// RootDir is where tools/setup puts the folder with another release of Slurm, e.g. 24.11: in GRESIZE_CACHE.
-func RootDir(release string) string {
-	cache := os.Getenv("GRESIZE_CACHE")
-	if cache == "" {
-		cache = "/var/cache/gresize"
-	}
-	return filepath.Join(cache, "slurm-"+release)
-}
 
 // enterRoot is run in a mount namespace of its own and changes into another root: what is mounted here is seen by the cluster's processes alone
 // and goes with the last of them. The users of this machine are those of the other root too, its name leads to loopback, and the cluster's folder

@@ -1,7 +1,9 @@
 package rewrites
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gresize/gresize/slurm/request"
@@ -22,28 +24,109 @@ back; the policy never asks for them. *srun* is an srun without options inside t
 asks for memory or CPUs by the GPU becomes one with shards, the plugin had it ask by the node at submit: no later update can.
 `
 
-// Title is the heading of a release's section.
-func Title(version request.Version) string { return fmt.Sprintf("## Slurm %s\n", version) }
+// Found is what a release does.
+type Found struct {
+	Version request.Version
+	Rows    []Row
+}
 
-// Markdown prints the rows as the section of a release.
-func Markdown(version request.Version, rows []Row) string {
+// Page is docs/rewrites.md: what becomes of a job on each release, and then the rows whole. Releases that do the same have one section.
+func Page(all []Found) string {
 	var b strings.Builder
-	b.WriteString(Title(version))
-	b.WriteString("\n| asked | target | outcome | dropped | sent | taken back | the job asks for | srun | the job sees |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString(Head)
+	b.WriteString("\n")
+	b.WriteString(summary(all))
+	var groups [][]Found
+	for _, f := range all {
+		if last := len(groups) - 1; last >= 0 && slices.Equal(groups[last][0].Rows, f.Rows) {
+			groups[last] = append(groups[last], f)
+		} else {
+			groups = append(groups, []Found{f})
+		}
+	}
+	for _, group := range groups {
+		names := make([]string, len(group))
+		for i, f := range group {
+			names[i] = f.Version.String()
+		}
+		fmt.Fprintf(&b, "\n%s%s\n\n%s", heading, strings.Join(names, ", "), Markdown(group[0].Rows))
+	}
+	return b.String()
+}
+
+const heading = "## Slurm "
+
+// summary has a column for each release.
+func summary(all []Found) string {
+	type key struct{ asked, target string }
+	var keys []key
+	cells := map[key][]string{}
+	for column, f := range all {
+		for _, r := range f.Rows {
+			k := key{r.Asked, r.Target}
+			if cells[k] == nil {
+				keys = append(keys, k)
+				cells[k] = make([]string, len(all))
+			}
+			cells[k][column] = r.short()
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| asked | target |")
+	for _, f := range all {
+		fmt.Fprintf(&b, " %s |", f.Version)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(all)) + "\n")
+	// In the order of the table, in which a release may be the first that has a row.
+	position := map[string]int{}
+	for i, s := range append(slices.Clone(Spellings), spellingsOfMPS...) {
+		position[s.String()] = i
+	}
+	slices.SortStableFunc(keys, func(a, b key) int { return cmp.Compare(position[a.asked], position[b.asked]) })
+	for _, k := range keys {
+		fmt.Fprintf(&b, "| %s | %s |", code(k.asked), k.target)
+		for _, text := range cells[k] {
+			fmt.Fprintf(&b, " %s |", cell(text))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// short is the outcome in a word or two.
+func (r Row) short() string {
+	switch {
+	case r.Outcome == Restored:
+		return "restored"
+	case r.Outcome == Runs && r.Srun != sees:
+		return "runs, srun: " + r.Srun
+	}
+	reason, leftAlone := strings.CutPrefix(r.Outcome, "left alone: ")
+	if leftAlone {
+		return "no: " + reason
+	}
+	return r.Outcome
+}
+
+// Markdown prints the rows.
+func Markdown(rows []Row) string {
+	var b strings.Builder
+	b.WriteString("| asked | target | outcome | dropped | sent | taken back | the job asks for | srun | the job sees |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", code(r.Asked), r.Target, cell(r.Outcome), code(r.Dropped), code(r.Sent), cell(r.Undone), code(r.Job), cell(r.Srun), code(r.Environment))
 	}
 	return b.String()
 }
 
-// Section cuts the section of a release out of the page; empty: there is none.
+// Section cuts the rows of a release out of the page, whatever its micro number; empty: there are none.
 func Section(page string, version request.Version) string {
-	_, rest, found := strings.Cut(page, Title(version))
-	if !found {
-		return ""
+	release := fmt.Sprintf(" %02d.%02d.", version.Major, version.Minor)
+	for _, section := range strings.Split(page, "\n"+heading)[1:] {
+		if title, rows, _ := strings.Cut(section, "\n"); strings.Contains(" "+title, release) {
+			return strings.TrimSpace(rows) + "\n"
+		}
 	}
-	rest, _, _ = strings.Cut(rest, "\n## ")
-	return Title(version) + strings.TrimRight(rest, "\n") + "\n"
+	return ""
 }
 
 func code(s string) string {

@@ -280,6 +280,9 @@ func (d *daemon) answer(r *wire.Request) *wire.Reply {
 	return reply
 }
 
+// sees is what an srun says that has a GPU.
+const sees = "ok, CUDA_VISIBLE_DEVICES set"
+
 // script shows what a job sees. The patterns do not spell the variables out: a script that speaks of them keeps them.
 const script = `#!/bin/sh
 env | LC_ALL=C sort | grep -E '^(SLURM_(G[P]US|G[R]ES|SHARDS|JOB_G[P]US|T[R]ES_PER|M[E]M_PER_(GPU|NODE)|C[P]US_PER_GPU)|CUDA_VISIBLE)' | sed 's/^/env /'

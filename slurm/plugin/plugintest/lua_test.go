@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/slurm/minicluster"
+	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
 
@@ -35,7 +36,17 @@ func luaShim(t *testing.T, settings map[string]string) string {
 
 // TestLuaShim submits to a real slurmctld with Slurm's own job_submit/lua, which runs the shim over unix sockets of lua-posix.
 func TestLuaShim(t *testing.T) {
-	const release = "24.11.5"
+	for _, release := range minicluster.Releases() {
+		t.Run(release, func(t *testing.T) { submitToLua(t, minicluster.RootForTest(t, release)) })
+	}
+}
+
+func submitToLua(t *testing.T, root string) {
+	stamp := stampOf(t, root)
+	version, err := request.ParseVersion(stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
 	peer := &moodyDaemon{}
 	peer.answer(&wire.Reply{Verdict: wire.VerdictPass})
 	socket := serve(t, peer.handle)
@@ -46,8 +57,8 @@ func TestLuaShim(t *testing.T) {
 		}
 	}
 	options := minicluster.Default()
-	options.Root, options.Show = minicluster.RootDir("24.11"), []string{dir}
-	options.Lua = luaShim(t, map[string]string{"socket": `"` + socket + `"`, "deadline_ms": "1000", "slurm_version": `"` + release + `"`, "assume_environment": "true"})
+	options.Root, options.Show = root, []string{dir}
+	options.Lua = luaShim(t, map[string]string{"socket": `"` + socket + `"`, "deadline_ms": "1000", "slurm_version": `"` + stamp + `"`, "assume_environment": "true"})
 	c := minicluster.ForTest(t, options)
 	const script = "#!/bin/sh\nenv | grep ^SLURM_GPUS_PER_NODE=\necho end\n"
 
@@ -62,7 +73,7 @@ func TestLuaShim(t *testing.T) {
 	}
 	if requests := peer.heard(); len(requests) != 1 {
 		t.Errorf("%d requests", len(requests))
-	} else if r := requests[0]; r.Script != script || r.TresPerNode != "gres/gpu:1" || r.Comment != "caf\xe9" || r.SkipReason != "" || r.SlurmVersion != 0x180b05 ||
+	} else if r := requests[0]; r.Script != script || r.TresPerNode != version.Prefix()+"gpu:1" || r.Comment != "caf\xe9" || r.SkipReason != "" || request.VersionOfNumber(r.SlurmVersion) != version ||
 		r.PnMinMemory == nil || *r.PnMinMemory != 100 || r.TimeLimit == nil || *r.TimeLimit != 7 || r.SubmitUID == 0 || r.SubmitUID != r.UserID || r.EnvironmentCut() ||
 		!strings.Contains(strings.Join(r.Environment, "\n")+"\n", "SLURM_GPUS_PER_NODE=1\n") {
 		t.Errorf("request %+v", r)

@@ -3,7 +3,6 @@ package plugintest
 import (
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -15,16 +14,11 @@ import (
 	"github.com/gresize/gresize/slurm/wire"
 )
 
-// TestOtherReleases builds the plugin for the releases of Slurm that tools/setup puts into folders, and submits to the slurmctld of each. In
-// the tests of every change that is the newest only.
+// TestOtherReleases builds the plugin for the releases of Slurm that tools/setup puts into folders, and submits to the slurmctld of each.
 func TestOtherReleases(t *testing.T) {
-	releases := []string{"24.11"}
-	if os.Getenv("GRESIZE_NIGHTLY") != "" {
-		releases = append(releases, "20.11")
-	}
-	for _, release := range releases {
+	for _, release := range minicluster.Releases() {
 		t.Run(release, func(t *testing.T) {
-			root := minicluster.RootDir(release)
+			root := minicluster.RootForTest(t, release)
 			plugin := buildFor(t, root)
 			checkSymbols(t, plugin, slurmLibrary(t, root))
 			c, peer := realSlurm(t, plugin, root)
@@ -77,13 +71,11 @@ func submitAtOnce(t *testing.T, c *minicluster.Cluster, peer *moodyDaemon) {
 	}
 }
 
-func includeOf(root string) string { return "SLURM_INCLUDE=" + filepath.Join(root, "usr", "include") }
-
 // buildFor builds the plugin with the headers of another root.
 func buildFor(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-C", "..", "OUT="+dir, includeOf(root)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("make", "-s", "-C", "..", "OUT="+dir, minicluster.IncludeArgument(root)).CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	return filepath.Join(dir, "job_submit_gresize.so")
@@ -91,7 +83,7 @@ func buildFor(t *testing.T, root string) string {
 
 func stampOf(t *testing.T, root string) string {
 	t.Helper()
-	out, err := exec.Command("make", "-s", "-C", "..", "release", includeOf(root)).Output()
+	out, err := exec.Command("make", "-s", "-C", "..", "release", minicluster.IncludeArgument(root)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

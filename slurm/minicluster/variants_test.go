@@ -1,0 +1,42 @@
+package minicluster
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gresize/gresize/slurm/request"
+)
+
+// TestVariants runs a step on clusters as sites have them: how Slurm authenticates, where its nodes have their configuration from, and who makes a job's steps.
+func TestVariants(t *testing.T) {
+	for _, release := range Releases() {
+		for _, v := range []struct {
+			name   string
+			since  request.Version
+			change func(*Options)
+			// want is what a job sees of it.
+			want string
+		}{
+			{"auth slurm", request.Version{Major: 23, Minor: 11}, func(o *Options) { o.SlurmAuth = true }, "no munge"},
+			{"configless", request.Version{}, func(o *Options) { o.Configless = true }, "/spool/gpu1/conf-cache/slurm.conf"},
+			{"extern step", request.Version{}, func(o *Options) { o.Settings = map[string]string{"PrologFlags": "contain"} }, ".extern"},
+			{"stepmgr", request.Version{Major: 24, Minor: 5}, func(o *Options) {
+				o.Settings = map[string]string{"PrologFlags": "contain", "SlurmctldParameters": "enable_stepmgr"}
+			}, "SLURM_STEPMGR=gpu1"},
+		} {
+			t.Run(release+" "+v.name, func(t *testing.T) {
+				options := Default()
+				options.Root = RootForTest(t, release)
+				v.change(&options)
+				if version, err := readVersion(t.Context(), options.Root, "/usr/sbin/slurmctld"); err != nil || !version.AtLeast(v.since.Major, v.since.Minor, 0) {
+					t.Skipf("Slurm %s has no such thing: %v", release, err)
+				}
+				c := ForTest(t, options)
+				_, out := run(t, c, "--gpus=rtx3060:1", "--wrap", "srun sh -c 'echo step on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES'; env; scontrol show step $SLURM_JOB_ID; test -e "+c.MungeSocket()+" || echo no munge")
+				if !strings.Contains(out, "step on gpu1 with 0\n") || !strings.Contains(out, v.want) {
+					t.Errorf("%q is not in:\n%s", v.want, out)
+				}
+			})
+		}
+	}
+}
