@@ -30,7 +30,11 @@ func TestPagesNameWhatExists(t *testing.T) {
 			continue
 		}
 		pages++
-		for _, fault := range unknownOn(page, string(read(t, page)), exists, targets) {
+		at := page
+		if path.Dir(page) == "changelog/unreleased" {
+			at = path.Base(page) // it becomes a part of CHANGELOG.md
+		}
+		for _, fault := range unknownOn(at, string(read(t, page)), exists, targets) {
 			t.Errorf("%s: %s", page, fault)
 		}
 	}
