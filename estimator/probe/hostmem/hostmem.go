@@ -7,6 +7,7 @@ package hostmem
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -21,6 +22,8 @@ const (
 	growthBytes   = 16 << 20
 	restTimes     = 20
 	leastRest     = 500 * time.Millisecond
+	// patience is how long the counters wait for such a look: many mappings make it slow, and whoever made them may take memory meanwhile.
+	patience = 100 * time.Millisecond
 )
 
 // Use is what the processes take together, in bytes.
@@ -52,6 +55,9 @@ type Sampler struct {
 	done   sync.WaitGroup
 	// inside says that the segments and the files in /dev/shm which can be seen are those of the processes that are measured.
 	inside bool
+	// scratch are the mount points of other files in memory that they write, which are bounded by themselves.
+	scratch []string
+	hidden  hidden
 
 	peak, notified Use
 	limits         Limits
@@ -61,6 +67,7 @@ type Sampler struct {
 	lastShared     int64 // shared memory of the whole machine then
 	lastLook       time.Time
 	rest           time.Duration
+	running        chan closeLook // a look that has not ended yet
 }
 
 // process is what is known of one process.
@@ -68,8 +75,11 @@ type process struct {
 	status
 	mappings mappings // when they were looked at
 	plain    int64    // its plain bytes then
-	// frozen: what it takes now is for gresize's own report of it.
-	frozen bool
+	// frozen: what it takes now is for gresize's own report of it. It holds nowBytes all the same.
+	frozen   bool
+	nowBytes int64
+	// baseBytes is what it had when it was first seen, or when its mappings were.
+	baseBytes int64
 }
 
 // Start begins to measure. notify, when given, is told the peak each time it has grown by stepBytes.
@@ -77,9 +87,11 @@ func Start(list Lister, stepBytes int64, notify func(peak Use)) *Sampler {
 	return start(&Sampler{list: list, step: stepBytes, notify: notify})
 }
 
-// StartInside is Start for the first process of a process, a mount and an IPC namespace: all that it can see is measured.
-func StartInside(list Lister, stepBytes int64, notify func(peak Use)) *Sampler {
-	return start(&Sampler{list: list, step: stepBytes, notify: notify, inside: true})
+// StartInside is Start for the first process of a process, a mount and an IPC namespace: all that it can see is measured. scratch are the mount points of
+// other files in memory that the processes write, whose size has a bound of its own.
+func StartInside(list Lister, stepBytes int64, notify func(peak Use), scratch ...string) *Sampler {
+	files, _ := memoryFileSystems(scratch)
+	return start(&Sampler{list: list, step: stepBytes, notify: notify, inside: true, scratch: scratch, hidden: hidden{before: readMachine(), filesBefore: files}})
 }
 
 func start(s *Sampler) *Sampler {
@@ -119,17 +131,62 @@ func (s *Sampler) sample() {
 	if sum == 0 {
 		return
 	}
-	if s.due(sum, grown) {
-		s.lookClosely(pids, sum)
-		grown = 0
+	if s.running == nil && s.due(sum, grown) {
+		s.running = make(chan closeLook, 1)
+		go lookClosely(s.running, s.open(pids), pids, s.inside)
+	}
+	if s.running != nil {
+		select {
+		case seen := <-s.running:
+			s.running = nil
+			s.take(seen, pids, sum)
+			grown = 0
+		case <-time.After(patience):
+			// What is shared is not known yet, but that a process has grown since it was first seen is.
+			s.tell(s.peak.max(Use{HeldBytes: s.lastUse.HeldBytes + s.grownSinceSeen() + s.besides()}))
+			return
+		}
 	}
 	// Between two close looks the growth is taken as memory of its own.
 	grown += spike
-	s.peak = s.peak.max(s.lastUse.plus(Use{NeedBytes: grown, HeldBytes: grown}))
+	use := s.lastUse.plus(Use{NeedBytes: grown, HeldBytes: grown})
+	use.HeldBytes += s.besides()
+	s.tell(s.peak.max(use))
+}
+
+func (s *Sampler) tell(peak Use) {
+	s.peak = peak
 	if s.notify != nil && (s.peak.NeedBytes >= s.notified.NeedBytes+s.step || s.peak.HeldBytes >= s.notified.HeldBytes+s.step) {
 		s.notified = s.peak
 		s.notify(s.peak)
 	}
+}
+
+// besides is what is held and needed by none of the programs: for reports of ours, and where no process has it.
+func (s *Sampler) besides() int64 {
+	var sum int64
+	for _, p := range s.known {
+		if p.frozen {
+			sum += max(0, p.nowBytes-p.plainBytes())
+		}
+	}
+	if s.inside {
+		sum += s.hidden.bytes(s.scratch)
+	}
+	return sum
+}
+
+func (s *Sampler) grownSinceSeen() int64 {
+	var sum int64
+	for _, p := range s.known {
+		sum += max(0, p.nowBytes-p.baseBytes)
+	}
+	return sum
+}
+
+// open lists the processes whose mappings are to be looked at.
+func (s *Sampler) open(pids []int) []int {
+	return slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return s.known[pid] == nil || s.known[pid].frozen })
 }
 
 // look reads the counters of every process: their sum, in which what is shared counts for each, by how much processes have grown since the last close look, and
@@ -145,7 +202,8 @@ func (s *Sampler) look(pids []int) (sum, grown, spike int64) {
 		had, reporting := now.reporting()
 		switch {
 		case p == nil:
-			p = &process{status: now}
+			p = &process{status: now, baseBytes: now.plainBytes()}
+			s.hidden.meet(pid, s.inside)
 			s.limits = s.limits.lowered(readLimits(pid))
 		case reporting:
 			if !p.frozen { // what it took since the last look was still the program's
@@ -158,7 +216,7 @@ func (s *Sampler) look(pids []int) (sum, grown, spike int64) {
 			}
 			p.status = now
 		}
-		p.frozen = reporting
+		p.frozen, p.nowBytes = reporting, now.plainBytes()
 		seen[pid] = p
 		sum += p.plainBytes()
 		grown += max(0, p.plainBytes()-p.plain)
@@ -183,47 +241,86 @@ func (s *Sampler) due(sum, grown int64) bool {
 	return sum < s.lastSum-max(s.lastSum/growthDivisor, growthBytes) || shared > s.lastShared+growthBytes || shared < s.lastShared-growthBytes
 }
 
-// lookClosely reads every mapping of every process.
-func (s *Sampler) lookClosely(pids []int, sum int64) {
-	begin := time.Now()
-	s.lastShared = sharedOfMachine()
-	var own, device, nameless, sharedFiles int64
+// closeLook is what every mapping of every process says.
+type closeLook struct {
+	begun, ended    time.Time
+	sharedOfMachine int64
+	of              map[int]processSeen
+	// namelessBytes are in files without a name that processes have open; hidden: there may be more.
+	namelessBytes int64
+	hidden        bool
+}
+
+type processSeen struct {
+	mappings mappings
+	// open: it could be looked at; now is what it was then.
+	open  bool
+	now   status
+	found bool
+}
+
+// lookClosely looks at the processes and says so on the channel. It keeps nothing: it may take its time, and be forgotten.
+func lookClosely(answer chan<- closeLook, pids, all []int, inside bool) {
+	look := closeLook{begun: time.Now(), sharedOfMachine: sharedOfMachine(), of: make(map[int]processSeen, len(pids))}
+	for _, pid := range pids {
+		var p processSeen
+		p.mappings, p.open = readMappings(pid)
+		p.now, p.found = readStatus(pid) // it may have grown meanwhile, and that is in its mappings now
+		look.of[pid] = p
+	}
+	look.namelessBytes, look.hidden = memoryFiles(all, inside)
+	look.ended = time.Now()
+	answer <- look
+}
+
+// take works out what the processes take together, as a close look found them.
+func (s *Sampler) take(look closeLook, pids []int, sum int64) {
+	s.lastShared = look.sharedOfMachine
+	var own, device, nameless, sharedFiles, shared int64
 	pinned, libraries := pinnedRanges{}, map[string]int64{}
 	for _, pid := range pids {
 		p := s.known[pid]
 		if p == nil {
 			continue
 		}
-		if p.frozen { // what it took between the last close look at it and its report
+		seen, looked := look.of[pid]
+		switch {
+		case p.frozen: // what it took between the last close look at it and its report
 			p.mappings.ownBytes += max(0, p.plainBytes()-p.plain)
-		} else if m, open := readMappings(pid); open {
-			p.mappings = m
-			if now, ok := readStatus(pid); ok && !now.isReporting() { // it may have grown meanwhile, and that is in its mappings now
-				p.status = now
+		case !looked: // it came meanwhile
+			continue
+		case seen.open:
+			p.mappings = seen.mappings
+			if seen.found && !seen.now.isReporting() {
+				p.status = seen.now
 			}
-		} else { // all that is known of it is its plain bytes
+		default: // all that is known of it is its plain bytes
 			p.mappings = mappings{ownBytes: p.ownBytes + p.sharedBytes}
 		}
 		p.plain = p.plainBytes()
+		p.baseBytes = p.plain
 		own += p.mappings.ownBytes + p.tableBytes
 		device += p.mappings.deviceBytes
 		nameless += p.mappings.namelessBytes
 		sharedFiles += p.mappings.sharedFileBytes
+		shared += p.mappings.sharedBytes
 		s.limits = s.limits.lowered(readLimits(pid))
+		s.hidden.meet(pid, s.inside)
 		pinned.add(pid, p.parent, p.mappings.pinned)
 		for path, resident := range p.mappings.libraries { // most of the pages that processes have of one are the same
 			libraries[path] = max(libraries[path], resident)
 		}
 	}
-	held := s.held(pids, nameless, sharedFiles)
+	held, segments := s.held(max(look.namelessBytes, nameless), sharedFiles)
+	s.hidden.seenBytes, s.hidden.is = max(look.namelessBytes, nameless)+segments+shared, s.hidden.is || look.hidden
 	need := own + held
 	for _, resident := range libraries {
 		need += resident
 	}
 	s.lastUse = Use{NeedBytes: need + pinned.untouchedBytes(), HeldBytes: need + device}
 	s.lastSum = sum
-	s.lastLook = time.Now()
-	s.rest = restTimes * s.lastLook.Sub(begin)
+	s.lastLook = look.ended
+	s.rest = restTimes * look.ended.Sub(look.begun)
 }
 
 // AllButSelf lists every process that this one can see except itself: what is

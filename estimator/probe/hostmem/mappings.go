@@ -14,6 +14,8 @@ type mappings struct {
 	libraries map[string]int64
 	// Pages of files that are memory: memfd_create, and /dev/shm and System V.
 	namelessBytes, sharedFileBytes int64
+	// sharedBytes is the part of ownBytes that a process shares with its children without a file.
+	sharedBytes int64
 	// dataBytes are resident pages of other files: the kernel drops them when memory is short.
 	dataBytes int64
 	// deviceBytes are pages of the virtual card.
@@ -121,9 +123,12 @@ func (m *mapping) ownShareBytes() int64 {
 	return int64(float64(m.shareBytes)*(float64(min(m.anonymousBytes, m.residentBytes))/float64(m.residentBytes))) + m.swapShareBytes
 }
 
-// isMemory says whether the mapping has no file behind it; "/dev/zero (deleted)" is memory that a process shares with its children.
+// sharedWithoutFile is how the kernel calls memory that a process shares with its children.
+const sharedWithoutFile = "/dev/zero (deleted)"
+
+// isMemory says whether the mapping has no file behind it.
 func (m *mapping) isMemory() bool {
-	return m.path == "" || m.path[0] == '[' || m.path == "/dev/zero (deleted)" || strings.HasPrefix(m.path, "/anon_hugepage")
+	return m.path == "" || m.path[0] == '[' || m.path == sharedWithoutFile || strings.HasPrefix(m.path, "/anon_hugepage")
 }
 
 func (m *mapping) isNameless() bool { return strings.HasPrefix(m.path, "/memfd:") }
@@ -152,6 +157,9 @@ func sumMappings(all []mapping) mappings {
 		switch {
 		case m.isMemory():
 			s.ownBytes += m.shareBytes + m.swapShareBytes
+			if m.path == sharedWithoutFile {
+				s.sharedBytes += m.shareBytes
+			}
 		case m.isNameless():
 			s.namelessBytes += m.shareBytes + m.swapShareBytes
 		case m.isSharedFile():

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,7 +209,8 @@ func TestAsBob(t *testing.T) {
 	dirs := strings.Split(os.Getenv("GRESIZE_TEST_DIRS"), ":")
 	exit, out := run(t, home, `while read -r d; do cd "$d" && mkdir -p runs/exp1 && echo new > runs/exp1/log && touch new && echo more >> old && cat old && mkdir -p a/b && mv new a/b/ && rm -r a && test ! -e a || echo "failed in $d"; done`,
 		func(s *Spec) { s.Env, s.Input = append(s.Env, "HOME="+home), []byte(strings.Join(dirs, "\n")+"\n") })
-	if want := strings.Repeat("before\nmore\n", len(dirs)); exit.Code != 0 || out != want || len(ownNotes(exit)) != 0 {
+	told := slices.ContainsFunc(exit.Notes, func(note string) bool { return strings.Contains(note, "/gresize-homes-") })
+	if want := strings.Repeat("before\nmore\n", len(dirs)); exit.Code != 0 || out != want || told {
 		t.Errorf("%+v\n%s", exit, out)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"github.com/gresize/gresize/estimator/probe/hostmem"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ const memoryStep = 16 << 20
 
 // ownThreads is the room that the first process keeps for its own threads.
 const ownThreads = 64
+
+// machineInterval is how often it is looked at what the machine has left.
+const machineInterval = 50 * time.Millisecond
 
 // exitNotFound is what a shell says of a command that it cannot find or run.
 const (
@@ -67,7 +71,8 @@ func initMain() int {
 		if peak.HeldBytes > cfg.Policy.HostMemoryBytes {
 			endAt(BoundHostMemory, fmt.Sprintf("%d MiB of host memory were held, at most %d are allowed", peak.HeldBytes>>20, cfg.Policy.HostMemoryBytes>>20))
 		}
-	})
+	}, "/", ReportDir)
+	go watchMachine(hostmem.Available())
 	status := reap(pid)
 	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop().NeedBytes, Limits: sampler.Limits()}
 	if status.Signaled() {
@@ -95,6 +100,15 @@ func endAt(bound Bound, what string) {
 	os.Exit(exitSetupFailed)
 }
 
+// watchMachine ends everything when the machine has a tenth left of what it had free: whatever took it, and wherever that is not to be seen.
+func watchMachine(before int64) {
+	for range time.Tick(machineInterval) {
+		if free := hostmem.Available(); free > 0 && free < before/10 {
+			endAt(BoundHostMemory, fmt.Sprintf("the machine had %d MiB of memory left, of %d when the command began", free>>20, before>>20))
+		}
+	}
+}
+
 // limitTasks bounds how many processes and threads this process and its descendants may be; never above what there was.
 func limitTasks(most int64) error {
 	var limit unix.Rlimit
@@ -113,11 +127,24 @@ func spawn(cfg *config) (int, error) {
 		return 0, err
 	}
 	signal.Reset() // what is ignored here must not be ignored there
+	ignoreFaults(false)
 	pid, err := syscall.ForkExec(path, cfg.Argv, &syscall.ProcAttr{
 		Env: cfg.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	ignoreFaults(true)
 	return pid, err
+}
+
+// ignoreFaults has the signals that stand for faults of a program ignored when another process sends them: the runtime of Go would end this one. A fault of its own ends it as ever.
+func ignoreFaults(ignore bool) {
+	var action struct{ handler, flags, restorer, mask uintptr } // the kernel's struct sigaction: the default, 0, or to ignore, 1
+	if ignore {
+		action.handler = 1
+	}
+	for _, sig := range []syscall.Signal{syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGABRT, syscall.SIGSTKFLT} {
+		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action.mask), 0, 0)
+	}
 }
 
 // lookPath searches the PATH of the command, not that of this process.

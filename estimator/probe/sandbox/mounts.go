@@ -25,6 +25,12 @@ const (
 	maxMountinfoLen = 4 << 20
 )
 
+// A file system in memory has room for so many names.
+const (
+	bytesPerName = 4096
+	leastNames   = 4096
+)
+
 // pseudoFileSystems hold no files of anyone; they are shown read-only as they are.
 var pseudoFileSystems = []string{
 	"proc", "sysfs", "cgroup", "cgroup2", "devtmpfs", "devpts", "mqueue", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "pstore",
@@ -154,6 +160,10 @@ func (b *builder) buildRoot(cfg *config) error {
 	}
 	if err := unix.Mount("proc", rootDir+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return step("mount /proc", err)
+	}
+	// The owner of a group of processes could kill and freeze all of it through a file system of groups, and who has a namespace of groups can mount one.
+	if err := os.WriteFile(rootDir+"/proc/sys/user/max_cgroup_namespaces", []byte("0"), 0); err != nil {
+		return step("forbid namespaces of cgroups", err)
 	}
 	if os.Geteuid() == 0 {
 		closeProc(rootDir + "/proc")
@@ -520,7 +530,9 @@ func (b *builder) mountNames(dir string) []string {
 }
 
 func tmpfs(target string, bytes int64, mode string) error {
-	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,mode=%s", bytes, mode))
+	// Names of files and their attributes take memory, too, which is not in the size.
+	names := max(bytes/bytesPerName, leastNames)
+	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,nr_inodes=%d,mode=%s", bytes, names, mode))
 }
 
 func bindReadOnly(src, dst string) error {

@@ -136,7 +136,7 @@ except OSError: print("refused")'; env | grep -E '^(WANDB_MODE|HF_HUB_OFFLINE)' 
 	{name: "a full report directory", script: `dd if=/dev/zero of=` + ReportDir + `/x bs=1M count=100 2>&1; echo tried`, want: []string{"No space left", "tried"}},
 }
 
-func allNasty() []nastyScript { return slices.Concat(nastyScripts, nastyPlaces) }
+func allNasty() []nastyScript { return slices.Concat(nastyScripts, nastyPlaces, nastyMemory) }
 
 // nastyWorld is what the scripts attack; it is handed to the test that runs as the job's owner.
 type nastyWorld struct {
@@ -244,6 +244,7 @@ __attribute__((constructor)) static void evil(void) { const char *s = "written b
 		{"VSOCK", `#include <stdio.h>
 #include <sys/socket.h>
 int main(void) { if (socket(AF_VSOCK, SOCK_STREAM, 0) >= 0) { puts("vsock: made"); return 0; } perror("vsock"); return 0; }`, "-O1"},
+		{"HOARD", hoard, "-O1"},
 	}
 	var env []string
 	for _, p := range programs {

@@ -343,9 +343,9 @@ func (p *Process) startStage(ctx context.Context, input *os.File, output io.Writ
 		if uid != 0 {
 			// Root has all capabilities of the new namespace by itself. The overlay works with the rights of
 			// the stage that mounts it, and its working directory has no permission bits: hence the three on
-			// files, which reach only files of this user.
+			// files, which reach only files of this user. The last is for the namespace's own bounds.
 			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP,
-				unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN}
+				unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_CHOWN, unix.CAP_SYS_RESOURCE}
 		}
 		if err = cmd.Start(); err == nil {
 			p.cmd = cmd

@@ -265,6 +265,25 @@ func TestNoRightsInside(t *testing.T) {
 	}
 }
 
+// TestNoGroupsOfProcesses: a file system of groups, mounted in namespaces of its own, would let root kill what is outside, and a user what is in a group that was handed to him.
+func TestNoGroupsOfProcesses(t *testing.T) {
+	exit, out := run(t, "/", "", func(s *Spec) {
+		s.Argv = []string{"python3", "-c", `
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+users, mounts, groups = 0x10000000, 0x20000, 0x02000000
+for what in (users | mounts | groups, users | mounts, groups):
+    if os.fork() == 0:
+        made = libc.unshare(what); print("unshare", made, ctypes.get_errno(), flush=True)
+        if made == 0: print("mount", libc.mount(b"none", b"/mnt", b"cgroup2", 0, None), ctypes.get_errno(), flush=True)
+        os._exit(0)
+    os.wait()`}
+	})
+	if want := fmt.Sprintf("unshare -1 %[1]d\nunshare 0 0\nmount -1 %[2]d\nunshare -1 %[2]d\n", syscall.ENOSPC, syscall.EPERM); exit.Code != 0 || out != want {
+		t.Errorf("%+v\n%s\nwant\n%s", exit, out, want)
+	}
+}
+
 func TestInitIsClosedToTheCommand(t *testing.T) {
 	// 438 is pidfd_getfd on every architecture; 4 is the control socket.
 	_, out := run(t, t.TempDir(), `python3 -c '
@@ -278,7 +297,7 @@ print(libc.syscall(438, os.pidfd_open(1), 4, 0), ctypes.get_errno())'; readlink 
 
 // TestNoDevicesAndNoSettings is about root most of all: to a device and a setting of the kernel he has a right as their owner, without any capability.
 func TestNoDevicesAndNoSettings(t *testing.T) {
-	exit, out := run(t, t.TempDir(), `find /dev -type b; find /dev -type c | grep -vE '^/dev/(null|zero|full|random|urandom|tty|fuse|pts/ptmx)$'
+	exit, out := run(t, t.TempDir(), `find /dev -type b; find /dev -type c | grep -vE '^/dev/(null|zero|full|random|urandom|tty|pts/ptmx)$'
 		find /dev -type s; ls /dev/pts
 		for f in /proc/sys/vm/swappiness /proc/sys/kernel/core_pattern /proc/sysrq-trigger; do ( : >> $f ) 2>/dev/null && echo $f can be written; done
 		echo x > /dev/null; head -c 4 /dev/zero | wc -c; head -c 4 /dev/urandom | wc -c; echo to stdout > /dev/stdout; echo fd > /dev/fd/1; echo x > /dev/shm/a && cat /dev/shm/a

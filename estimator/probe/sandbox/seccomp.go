@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Namespaces do not reach all of the kernel: VSOCK addresses are the machine's, keys belong to the user wherever he is, and io_uring makes calls that no filter
-// sees. The filter answers those as a kernel does that was built without them, which every program must expect.
+// Namespaces do not reach all of the kernel: VSOCK addresses are the machine's, keys belong to the user wherever he is, io_uring makes calls that no filter
+// sees, pages that a program serves (userfaultfd) hold up whoever reads them, and mounts without a place are seen by nobody who measures. The filter answers those as a kernel does that was built without them, which every program must expect.
 
 // offsets into struct seccomp_data
 const (
@@ -25,7 +25,8 @@ const x32Calls = 0x40000000
 // withoutSupport are the calls that are not there.
 var withoutSupport = []uint32{
 	unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
-	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_USERFAULTFD,
+	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_MOUNT_SETATTR,
 }
 
 // filterCalls puts the filter over this process, all its threads and whatever they start. It needs no_new_privs. On another architecture than

@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices are all that a program finds in /dev, where the machine has them: those that keep nothing and lead nowhere, and
-// what containers without rights mount their images with. A read-only mount does not keep anybody from writing to a
-// device, be it a disk, another terminal of the user or a card.
-var devices = []string{"null", "zero", "full", "random", "urandom", "tty", "fuse"}
+// devices are all that a program finds in /dev, where the machine has them: those that keep nothing and lead nowhere. A read-only mount does not keep anybody from
+// writing to a device, be it a disk, another terminal of the user or a card. There is no fuse: who waits for a file system that a program serves and does not answer
+// cannot be killed, and would outlive the sandbox.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // settings are the parts of /proc that belong to the machine. Their owner, root, needs no capability to change them.
 var settings = []string{"sys", "sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr", "asound", "driver", "latency_stats", "timer_list", "kcore", "kmsg", "keys"}
