@@ -16,6 +16,7 @@ const (
 	maxEndpointEntries = 100_000
 	maxEndpointMasks   = 1024
 	endpointTime       = 3 * time.Second
+	endpointsTime      = 4 * time.Second // for all places together
 	endpointChunk      = 1024
 )
 
@@ -28,7 +29,13 @@ func (b *builder) coverEndpoints(src, dst string) {
 		b.note("%s: its sockets and pipes can be reached: %v", src, err)
 		return
 	}
+	if b.endpointsUntil.IsZero() {
+		b.endpointsUntil = time.Now().Add(endpointsTime)
+	}
 	until, entries := time.Now().Add(endpointTime), 0
+	if until.After(b.endpointsUntil) {
+		until = b.endpointsUntil
+	}
 	for queue := []string{dst}; len(queue) > 0; queue = queue[1:] {
 		dir, err := os.Open(queue[0])
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,6 +66,11 @@ type builder struct {
 	endpoints int
 	// skeletons counts the directories that were made anew beside the view, see placeOver.
 	skeletons int
+	// overlayOptions are those of every overlay; copies says that none can be made, see copies.go, and what follows counts the copies.
+	overlayOptions                            string
+	copies                                    bool
+	copiedEntries, copiedBinds, copiesMissing int
+	copyUntil, endpointsUntil                 time.Time
 }
 
 // errOverlays: each mount point beside a directory makes an overlay of the directory's neighbours necessary, and their number is bounded.
@@ -121,7 +127,9 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 			return nil, step("fill the private file system", err)
 		}
 	}
-	b.chooseScratch()
+	if b.chooseOverlays(); !b.copies {
+		b.chooseScratch()
+	}
 	if err := b.buildRoot(cfg); err != nil {
 		return nil, err
 	}
@@ -310,6 +318,10 @@ func (b *builder) placeDir(src, dst string, fi os.FileInfo, depth int) {
 		return
 	}
 	if !b.holdsMounts(src) {
+		if b.copies {
+			b.copyPlace(src, dst)
+			return
+		}
 		switch err := b.overlay(src, dst, fi); {
 		case errors.Is(err, errOverlays):
 			// Shown as it is, its pipes and sockets could be used; it is left empty.
@@ -478,7 +490,7 @@ func (b *builder) overlayIn(scratch, src, dst string, fi os.FileInfo) error {
 		return err
 	}
 	b.makeWays(src, dir+"/u")
-	options := "lowerdir=" + escapeOption(src) + ",upperdir=" + dir + "/u,workdir=" + dir + "/w,userxattr"
+	options := "lowerdir=" + escapeOption(src) + ",upperdir=" + dir + "/u,workdir=" + dir + "/w" + b.overlayOptions
 	return unix.Mount("overlay", dst, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
 }
 
@@ -533,18 +545,6 @@ func tmpfs(target string, bytes int64, mode string) error {
 	// Names of files and their attributes take memory, too, which is not in the size.
 	names := max(bytes/bytesPerName, leastNames)
 	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,nr_inodes=%d,mode=%s", bytes, names, mode))
-}
-
-func bindReadOnly(src, dst string) error {
-	if err := unix.Mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		return err
-	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	err := unix.MountSetattr(unix.AT_FDCWD, dst, unix.AT_RECURSIVE, &attr)
-	if err != nil {
-		_ = unix.Unmount(dst, unix.MNT_DETACH) // rather nothing than something that can be written to
-	}
-	return err
 }
 
 // parseMountinfo maps each mount point to its file system type; of several

@@ -71,6 +71,8 @@ type Policy struct {
 	Processes int64 `json:"processes"`
 	// DiskScratch keeps the changes on the disk under TemporaryDir even where memory would do.
 	DiskScratch bool `json:"disk_scratch,omitempty"`
+	// Copies does without overlays even where the kernel has them, as kernels before 5.11 make it necessary.
+	Copies bool `json:"copies,omitempty"`
 	// WithoutShims leaves srun, sbatch, mail and their like as they are.
 	WithoutShims bool `json:"without_shims,omitempty"`
 	// RecordOpens has every file noted that the command opens, runs or asks about; see Process.Seen.
@@ -153,7 +155,7 @@ func wayOut(err error) string {
 		return " (user namespaces are not allowed: see sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and" +
 			" kernel.apparmor_restrict_unprivileged_userns; inside a plain chroot they are never allowed)"
 	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSYS):
-		return " (Linux 5.11 or later with user namespaces and overlayfs is wanted)"
+		return " (Linux 4.18 or later with user namespaces is wanted)"
 	}
 	return ""
 }

@@ -64,8 +64,8 @@ func step(op string, err error) error {
 // setUp is the first inner stage: alone in its namespaces, with the rights to
 // mount in them. It builds the view, gives up every right and becomes init.
 func setUp() int {
-	if err := unix.CloseRange(controlFD+1, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return report(step("close_range", err))
+	if err := closeFrom(controlFD + 1); err != nil {
+		return report(step("close descriptors", err))
 	}
 	cfg, err := readConfig()
 	if err != nil {
