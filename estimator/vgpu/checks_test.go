@@ -34,6 +34,21 @@ func TestChecksPass(t *testing.T) {
 	}
 }
 
+// TestChecksPassWhenFollowingTookItsTime: a long run may ask more than there is time to follow; what it is told from then on is still what a working program is.
+func TestChecksPassWhenFollowingTookItsTime(t *testing.T) {
+	for _, side := range []string{PolicyLow, PolicyHigh} {
+		for _, release := range often("2.6.0", "2.11.0") {
+			t.Run(side+"-"+release, func(t *testing.T) {
+				t.Parallel()
+				o := runPython(t, release, 1, []string{"testdata/checks.py", "rollout"}, "GRESIZE_PROBE_STEPS=100", "OMP_NUM_THREADS=1", "GRESIZE_VGPU_VALUES="+side)
+				if o.failed || len(o.ranks) != 1 || o.ranks[0].Coverage.Values.Stopped != "time" {
+					t.Errorf("%s", o.output)
+				}
+			})
+		}
+	}
+}
+
 // TestLoopsThatWaitForValuesEnd: with the same answer they would turn for ever; the reason says that an end was made up.
 func TestLoopsThatWaitForValuesEnd(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,26 @@ print("hooks", len(module._global_forward_hooks), len(module._global_forward_pre
 	}
 }
 
+// TestCompilerThatIsThereEarly: libraries import the compiler long before the first call of what is compiled, and a program may hold functions of PyTorch
+// by names of its own. Nothing of ours is in the graph, which must be whole.
+func TestCompilerThatIsThereEarly(t *testing.T) {
+	early := []string{"torch._dynamo", "nothing"}
+	if os.Getenv("GRESIZE_NIGHTLY") != "" {
+		early = append(early, "torch.distributed.algorithms._checkpoint.checkpoint_wrapper", "torch.distributed._composable.fsdp", "torch._inductor.config", "torch.fx")
+	}
+	for _, release := range []string{"2.6.0", "2.11.0"} {
+		for _, module := range early {
+			t.Run(module+"-"+release, func(t *testing.T) {
+				t.Parallel()
+				o := runPython(t, release, 1, []string{"testdata/early.py", module})
+				if o.failed || !o.reports.Stopped || len(o.reports.Reasons) != 0 {
+					t.Errorf("failed %v, stopped %v, reasons %v\n%s", o.failed, o.reports.Stopped, o.reports.Reasons, o.output)
+				}
+			})
+		}
+	}
+}
+
 // TestCompileWorkersAreNoPrograms: the compiler's own processes open the GPU and are killed, which made every compiled program's answer `unknown`.
 func TestCompileWorkersAreNoPrograms(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "torch", "_inductor", "compile_worker")

@@ -35,6 +35,30 @@ def drawn():
     trained(net, loss_of)
 
 
+def rollout(n_steps=256):
+    """Actions for many steps of an environment before the first of the optimizer, each from a distribution that PyTorch checks."""
+    layer = sys.modules.get("gresize_vgpu.shadow")
+    if layer is not None:
+        layer.MOST_SECONDS = 0.01  # as in a rollout that takes long
+    net = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 4)).cuda()
+    lengths = torch.tensor([2, 6] * 4, device="cuda")
+
+    def loss_of(step):
+        actions = []
+        with torch.no_grad():
+            for _ in range(n_steps):
+                chosen = torch.distributions.Categorical(logits=net(torch.randn(4, 8).cuda()))
+                chosen.log_prob(chosen.sample())
+                actions.append(chosen.sample())
+        if torch.isnan(net[0].weight).any() or not torch.isfinite(net[0].weight).all():
+            raise ValueError("the network has come apart")
+        assert len(torch.cat(actions)) == 4 * n_steps
+        assert lengths.add_(1)[0] != 0
+        return net(torch.randn(1024, 8).cuda()).square().mean()
+
+    trained(net, loss_of)
+
+
 def operators():
     """Operators that look at values before they work."""
     net = nn.Linear(64, 64).cuda()

@@ -9,11 +9,12 @@ __all__ = ["install"]
 
 
 class _Finder:
-    """Finds one module as everyone else would, and runs the hook when it has been imported."""
+    """Finds one module as everyone else would, imports it by way of around(what imports it), and runs the hook when it has been imported."""
 
-    def __init__(self, hook, module="torch"):
+    def __init__(self, hook, module="torch", around=None):
         self._hook = hook
         self._module = module
+        self._around = around
 
     def find_spec(self, name, path=None, target=None):
         if name != self._module:
@@ -35,7 +36,10 @@ class _Finder:
 
         def exec_and_hook(module):
             try:
-                exec_module(module)
+                if self._around is None:
+                    exec_module(module)
+                else:
+                    self._around(lambda: exec_module(module))
             except Exception as e:
                 if self._module == "torch":
                     from . import failed
@@ -58,6 +62,11 @@ def after_import(module, hook):
         hook(sys.modules[module])
     else:
         sys.meta_path.insert(0, _Finder(hook, module))
+
+
+def around_import(module, around):
+    """Have a module that is not imported yet imported by around, which is given what imports it."""
+    sys.meta_path.insert(0, _Finder(lambda _: None, module, around))
 
 
 # What a probe does with a program, and the module whose start(torch) does it: a module for each mode.

@@ -31,7 +31,7 @@ def _fetched(calls, original):
             numbers = _numbers(calls, first)
         result = original(*args, **kwargs)
         if numbers is not None and not result.is_cuda and result.dim() == 1:
-            shadow.compute(lambda: result.copy_(calls.torch.tensor(numbers, device="cpu")))
+            shadow.answer(lambda: result.copy_(calls.torch.tensor(numbers, device="cpu")))
         return result
 
     return call

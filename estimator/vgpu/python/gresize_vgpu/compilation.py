@@ -2,9 +2,10 @@
 import importlib
 import sys
 
-from . import report
+from . import around_import, report
 
-DYNAMO = "torch._dynamo.eval_frame"
+COMPILER = "torch._dynamo"
+DYNAMO = COMPILER + ".eval_frame"
 # What a compiled function calls first, by release: it says that what is run from now on is traced.
 ENTRANCES = ("_maybe_set_eval_frame", "set_eval_frame")
 
@@ -32,16 +33,16 @@ def before(torch, retire):
 
 def when_traced(torch, calls):
     """Have the followers of calls step aside once a compiled function is called: many programs compile what they never use. What a compiler knows of
-    PyTorch it learns as it is imported, of PyTorch's own functions."""
+    PyTorch it learns as it is imported, by whomever, of PyTorch's own functions."""
+    if COMPILER not in sys.modules:
+        around_import(COMPILER, calls.without)
     waiting = []
 
     def compiling(_):
         if waiting:
             return
         waiting.append(True)
-        if DYNAMO not in sys.modules:
-            calls.without(lambda: importlib.import_module(DYNAMO))
-        module = sys.modules.get(DYNAMO)
+        module = importlib.import_module(DYNAMO)
         name = next((n for n in ENTRANCES if hasattr(module, n)), None)
         if name is None:
             calls.uninstall("compile")

@@ -96,6 +96,7 @@ class Shadow(ByTensor):
         self.policy = policy
         self.tensor = torch.Tensor
         self.on = True
+        self.spent = False  # the time for following
         self.stopped = ""  # why following ended early
         self.followed = 0
         self.seconds = 0.0
@@ -224,10 +225,21 @@ class Shadow(ByTensor):
         return value
 
     def compute(self, function, *args, **kwargs):
+        """Call function on the CPU to follow a tensor, as long as there is time for that; None when it cannot be."""
+        if self.spent:
+            return None
+        begin = time.thread_time()  # not the time of others on a busy machine
+        try:
+            return self.answer(function, *args, **kwargs)
+        finally:
+            self.seconds += time.thread_time() - begin
+            if self.seconds > MOST_SECONDS:
+                self.spend()
+
+    def answer(self, function, *args, **kwargs):
         """Call function on the CPU, without a trace in the program's own state; None when it cannot be."""
         if not self.on:
             return None
-        begin = time.perf_counter()
         torch = self.torch
         try:
             with torch.inference_mode(False), torch.no_grad():
@@ -235,13 +247,15 @@ class Shadow(ByTensor):
         except Exception:  # such as an index that a policy put out of range
             report.complain()
             return None
-        finally:
-            self.seconds += time.perf_counter() - begin
-            if self.seconds > MOST_SECONDS:
-                self.stop("time")
+
+    def spend(self):
+        """Follow nothing from now on: the policy answers what was known."""
+        self.spent = True
+        self.stopped = self.stopped or "time"
+        self.table.clear()
 
     def stop(self, why):
-        """Follow nothing from now on: what was known is not, and the sizes of the tensors bound it."""
+        """Answer nothing from now on: what was known is not, and the sizes of the tensors bound it."""
         self.on = False
         report.let_checks_pass(False)
         self.stopped = self.stopped or why
@@ -293,7 +307,7 @@ class Shadow(ByTensor):
 
     def _follow_constant(self, original, plan, result):
         """All elements are the same, however many there are."""
-        value = self.compute(original, *[a[(0,) * a.dim()] for a in plan.args if isinstance(a, self.tensor)])
+        value = self.answer(original, *[a[(0,) * a.dim()] for a in plan.args if isinstance(a, self.tensor)])
         if value is not None and value.dim() == 0:
             self.put(result, value.expand(result.shape), Taint(_of_answer(plan.kind(), value), plan.made(), True))
 

@@ -1,6 +1,7 @@
 """Which calls of PyTorch are followed on the CPU, which need a policy, and which read."""
 import functools
 import sys
+import types
 
 from . import arrivals, checks, lengths, ranges, report, sized, slots, sparse
 from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
@@ -61,6 +62,11 @@ DRAWN = "randint randperm".split()
 INHERITED = object()
 
 
+def _traced(original):
+    """What Dynamo traces in the place of a follower that somebody holds, as by `from torch import cat`: it wants a function of Python."""
+    return original if isinstance(original, types.FunctionType) else lambda *args, **kwargs: original(*args, **kwargs)
+
+
 class Calls:
     """Puts the followers in the place of PyTorch's functions and methods, and takes them out again."""
 
@@ -83,6 +89,9 @@ class Calls:
     def put(self, owner, name, follower):
         """Remembers whether the owner had the name itself: a method put back on Tensor that its base class has would look overridden."""
         self.replaced.append((owner, name, vars(owner).get(name, INHERITED)))
+        if isinstance(follower, types.FunctionType):
+            original = getattr(owner, name)
+            follower._torchdynamo_inline = getattr(original, "_torchdynamo_inline", None) or _traced(original)
         setattr(owner, name, follower)
 
     @staticmethod
@@ -121,7 +130,7 @@ class Calls:
         followers = {(owner, name): vars(owner)[name] for owner, name, _ in self.replaced}
         self._restore()
         try:
-            function()
+            return function()
         finally:
             for (owner, name), follower in followers.items():
                 setattr(owner, name, follower)
@@ -250,8 +259,7 @@ class Calls:
                 plan = None
             result = original(*args, **kwargs)
             if plan is not None:
-                mirror = shadow.compute(original, *plan.args, **plan.kwargs)
-                if mirror is not None or result is None:
+                if shadow.compute(lambda: (original(*plan.args, **plan.kwargs), True)):  # a call that writes may return nothing
                     self._written(args[0], plan)
             elif table and args and self._overwritten(original, args):
                 self._fresh(args[0], original, args, kwargs)
@@ -363,7 +371,7 @@ class Calls:
             with self.torch.inference_mode():
                 write()
         else:
-            self.shadow.compute(write)
+            self.shadow.answer(write)
 
     read_true = False
 

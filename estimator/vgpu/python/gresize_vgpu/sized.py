@@ -51,7 +51,7 @@ def _sized(calls, kind):
             size = kind(calls, original, first, args, kwargs, plan)
             if not size.known():
                 shadow.use(getattr(original, "__name__", "sized"))
-            with shadow.answering(shadow.compute(size.answers) or []):
+            with shadow.answering(shadow.answer(size.answers) or []):
                 result = original(*args, **kwargs)
             if plan is not None:
                 shadow.follow(original, plan, args, result)
@@ -99,7 +99,7 @@ class Counts(Size):
         entry = self.shadow.find(self.first)
         if entry is None or not entry.taint.kind:
             return entry is not None
-        span, least = self.shadow.compute(ranges.of, entry), self.given("minlength", 2, 0)
+        span, least = self.shadow.answer(ranges.of, entry), self.given("minlength", 2, 0)
         return span is not None and span[0] >= 0 and type(least) is int and span[1] < least
 
     def answers(self):

@@ -62,7 +62,7 @@ class Sparse(ByTensor):
             known, kind = self._indices(indices)
             shown = []
             if not given and known is not None:
-                shown = shadow.compute(lambda: [known.amin(1), known.amax(1) + 1] if known.dim() == 2 and known.numel() else []) or []
+                shown = shadow.answer(lambda: [known.amin(1), known.amax(1) + 1] if known.dim() == 2 and known.numel() else []) or []
             with shadow.showing(shown):
                 result = original(indices, values, *args, **kwargs)
             if result.is_cuda:
@@ -81,7 +81,7 @@ class Sparse(ByTensor):
             return (entry.mirror, entry.taint.kind) if entry is not None else (None, 0)
         if isinstance(indices, self.tensor):
             return (indices.detach(), 0) if self.shadow.small(indices) else (None, 0)
-        return self.shadow.compute(lambda: self.torch.as_tensor(indices, device="cpu")), 0
+        return self.shadow.answer(lambda: self.torch.as_tensor(indices, device="cpu")), 0
 
     def _keep(self, tensor, indices, kind):
         entry = Entry()
@@ -107,7 +107,7 @@ class Sparse(ByTensor):
         for n in tensor.shape[: tensor.sparse_dim()]:
             places *= n
         if indices is not None and shadow.small(indices):
-            count = shadow.compute(self._distinct, indices, tensor.shape)
+            count = shadow.answer(self._distinct, indices, tensor.shape)
             if count is not None:
                 if kind:
                     shadow.use(name)
