@@ -184,7 +184,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	result, err := r.conclude()
 	if err == nil {
-		result, err = r.withOtherSide(ctx, result, begin)
+		result, err = r.withOtherSides(ctx, result, begin)
 	}
 	result.Estimate.WallSeconds = time.Since(begin).Seconds()
 	result.Seen = r.seen

@@ -13,39 +13,42 @@ import (
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
-// withOtherSide runs the command once more where it went by values that nobody
-// computed, with the opposite answers, so that the estimate has both ends. What
-// a person runs without a sandbox is run once: it may leave traces.
-func (r *run) withOtherSide(ctx context.Context, first Result, begin time.Time) (Result, error) {
-	left := r.options.Budget - time.Since(begin)
-	if r.options.NoSandbox || r.options.Recording.RunMode() != trace.ModeVGPU || ctx.Err() != nil || left < r.ranFor || !vgpu.DependsOnValues(first.Bundle) {
+// withOtherSides runs the command once more where it went by values that nobody
+// computed, with the opposite answers, so that the estimate has both ends; and a
+// third time, with answers between them, where an end made the program fail or
+// the ends tell of no difference. What a person runs without a sandbox is run
+// once: it may leave traces.
+func (r *run) withOtherSides(ctx context.Context, first Result, begin time.Time) (Result, error) {
+	if r.options.NoSandbox || r.options.Recording.RunMode() != trace.ModeVGPU || !vgpu.DependsOnValues(first.Bundle) {
 		return first, nil
 	}
-	dir, err := private.Make("", privatePrefix)
-	if err != nil {
-		return Result{}, fmt.Errorf("probe: private directory: %w", err)
+	results := []Result{first}
+	for _, values := range []string{vgpu.PolicyHigh, vgpu.PolicyHalf} {
+		if values == vgpu.PolicyHalf && !slices.ContainsFunc(results, failed) && !vgpu.EndsAreNear(first.Bundle, results[1].Bundle) {
+			break
+		}
+		other, err := r.side(ctx, values, begin)
+		if err != nil {
+			return Result{}, err
+		}
+		if other == nil {
+			break // what is known stands, with its reason
+		}
+		results = append(results, *other)
 	}
-	defer dir.Remove()
-	second := &run{options: r.options, private: dir.Path, values: vgpu.PolicyHigh}
-	second.options.Budget = left
-	if err := second.execute(ctx); err != nil {
-		return first, nil // the one side that is known stands, with its reason
+	// The answers of one side may make a program fail which a real GPU's do not.
+	chosen := max(slices.IndexFunc(results, ended), 0)
+	base := results[chosen]
+	for i, beside := range results {
+		if i == chosen {
+			continue
+		}
+		if err := vgpu.AddOtherSide(base.Bundle, beside.Bundle); err != nil {
+			base.Estimate.Confidence = base.Estimate.Confidence.AtMost(estimator.Low)
+			return base, nil
+		}
 	}
-	if r.seen != nil && second.seen != nil {
-		r.seen = &sandbox.Seen{Read: append(r.seen.Read, second.seen.Read...), Asked: append(r.seen.Asked, second.seen.Asked...), Listed: append(r.seen.Listed, second.seen.Listed...)}
-	} else {
-		r.seen = nil // what one side read is not known
-	}
-	other, err := second.conclude()
-	if err != nil {
-		return first, nil
-	}
-	base, beside := first, other
-	if !ended(first) && ended(other) {
-		base, beside = other, first // the answers of one side made the program fail, which a real GPU's may not
-	}
-	if err := vgpu.AddOtherSide(base.Bundle, beside.Bundle); err != nil {
-		base.Estimate.Confidence = base.Estimate.Confidence.AtMost(estimator.Low)
+	if len(results) == 1 {
 		return base, nil
 	}
 	if err := base.Bundle.Validate(); err != nil {
@@ -54,6 +57,36 @@ func (r *run) withOtherSide(ctx context.Context, first Result, begin time.Time) 
 	base.Estimate = evaluate(r.options.Engine, base.Bundle, r.options.GPU)
 	return base, nil
 }
+
+// side is a run of the command with another answer to what only a kernel could say; nil where there is no time for it, or it could not be made.
+func (r *run) side(ctx context.Context, values string, begin time.Time) (*Result, error) {
+	left := r.options.Budget - time.Since(begin)
+	if ctx.Err() != nil || left < r.ranFor {
+		return nil, nil
+	}
+	dir, err := private.Make("", privatePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("probe: private directory: %w", err)
+	}
+	defer dir.Remove()
+	other := &run{options: r.options, private: dir.Path, values: values}
+	other.options.Budget = left
+	if err := other.execute(ctx); err != nil {
+		return nil, nil
+	}
+	if r.seen != nil && other.seen != nil {
+		r.seen = &sandbox.Seen{Read: append(r.seen.Read, other.seen.Read...), Asked: append(r.seen.Asked, other.seen.Asked...), Listed: append(r.seen.Listed, other.seen.Listed...)}
+	} else {
+		r.seen = nil // what one side read is not known
+	}
+	result, err := other.conclude()
+	if err != nil {
+		return nil, nil
+	}
+	return &result, nil
+}
+
+func failed(r Result) bool { return r.Bundle.Manifest.Outcome == trace.Crashed }
 
 func ended(r Result) bool {
 	return slices.Contains([]trace.Outcome{trace.Stopped, trace.Completed}, r.Bundle.Manifest.Outcome)

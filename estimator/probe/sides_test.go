@@ -24,35 +24,47 @@ func (judged) Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	return vgpu.Estimate(b, p)
 }
 
-// TestOtherSide: a command that went by values is run once more, and only both ends together can keep the confidence.
+// TestOtherSide: a command that went by values is run once more, and only both ends together can keep the confidence; a third time where they are near, or one of them
+// is none that a working program is at.
 func TestOtherSide(t *testing.T) {
 	const rank = `{"schema":"gresize.vgpu.rank/1","reason":"stopped","steps":4,"flat":true,"libraries":[],"peak_allocated_bytes":1048576,` +
 		`"peak_reserved_bytes":%s,"peak_device_bytes":%s,"coverage":{"torch":"2.6.0","known_release":true,"values":{"policy":"%s","uses":{%s}}}}`
-	const script = `case "$GRESIZE_VGPU_VALUES" in high) p=%d; v=high;; *) p=4194304; v=low;; esac
-echo '{"TorchSeen":true,"Stopped":true,"Steps":4,"Ranks":[{"Report":%s}]}' > $GRESIZE_VGPU_REPORT_DIR/python-1.json`
+	const script = `case "$GRESIZE_VGPU_VALUES" in high) p=%s; v=high;; half) p=%s; v=half;; *) p=%s; v=low;; esac
+stopped=true; test $p != fails || { p=2097152; stopped=false; }
+echo '{"TorchSeen":true,"Stopped":'$stopped',"Steps":4,"Ranks":[{"Report":%s}]}' > $GRESIZE_VGPU_REPORT_DIR/python-1.json
+$stopped || exit 1`
+	const low, segment, much, fails = "104857600", "125829120", "157286400", "fails"
 	for _, c := range []struct {
-		name       string
-		uses       string
-		high       int64
-		want       estimator.Confidence
-		other, say bool
+		name              string
+		uses              string
+		low, half, high   string
+		want              estimator.Confidence
+		other, third, say bool
 	}{
-		{"no use of values", ``, 8 << 20, estimator.High, false, false},
-		{"equal to the byte", `"item":8`, 4 << 20, estimator.High, true, true},
-		{"a segment apart", `"item":8`, 6 << 20, estimator.Low, true, true},
-		{"a byte apart", `"item":8`, 4<<20 + 1, estimator.Low, true, true},
+		{"no use of values", ``, low, low, much, estimator.High, false, false, false},
+		{"equal to the byte", `"item":8`, low, much, low, estimator.High, true, false, true},
+		{"sizes, and much apart", `"nonzero":8`, low, low, much, estimator.Low, true, false, true},
+		{"sizes, and a segment apart", `"nonzero":8`, low, low, segment, estimator.High, true, true, true},
+		{"sizes, and ends that are equal", `"nonzero":8`, low, low, low, estimator.High, true, true, true},
+		{"most between ends that are equal", `"nonzero":8`, low, much, low, estimator.Low, true, true, true},
+		{"between ends that are equal it fails", `"nonzero":8`, low, fails, low, estimator.Low, true, true, true},
+		{"with nothing found it fails", `"nonzero":8`, fails, low, segment, estimator.High, true, true, true},
+		{"with nothing found it fails, and the others are apart", `"nonzero":8`, fails, low, much, estimator.Low, true, true, true},
+		{"with everything found it fails", `"nonzero":8`, low, low, fails, estimator.High, true, true, true},
+		{"at both ends it fails", `"nonzero":8`, fails, low, fails, estimator.Low, true, true, true},
+		{"it fails", `"nonzero":8`, fails, fails, fails, estimator.Unknown, true, true, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			report := fmt.Sprintf(rank, `'$p'`, `'$p'`, `'$v'`, c.uses)
-			o := options(t, fmt.Sprintf(script, c.high, report))
+			o := options(t, fmt.Sprintf(script, c.high, c.half, c.low, report))
 			o.Engine = judged{}
 			r := mustRun(t, o)
 			has := slices.ContainsFunc(r.Estimate.Reasons, func(r estimator.Reason) bool { return r.Code == "values_bounded" })
 			if r.Estimate.Confidence != c.want || has != c.say {
 				t.Errorf("%s %v, want %s and values_bounded %v", r.Estimate.Confidence, r.Estimate.Reasons, c.want, c.say)
 			}
-			if len(r.Bundle.Ranks) != 1 || strings.Contains(string(r.Bundle.Ranks[0].Report), `"policy":"high"`) != c.other {
-				t.Errorf("a second run %v, want %v: %s", !c.other, c.other, r.Bundle.Ranks[0].Report)
+			if len(r.Bundle.Ranks) != 1 || strings.Contains(string(r.Bundle.Ranks[0].Report), `"other_side":`) != c.other || strings.Contains(string(r.Bundle.Ranks[0].Report), `"third_side":`) != c.third {
+				t.Errorf("want a second run %v, a third %v: %s", c.other, c.third, r.Bundle.Ranks[0].Report)
 			}
 		})
 	}

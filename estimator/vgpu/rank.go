@@ -78,6 +78,8 @@ type rankReport struct {
 	WallSeconds   float64  `json:"wall_seconds"`
 	// Other is the other end of what the rank may need, where that depends on values.
 	Other *OtherSide `json:"other_side,omitempty"`
+	// Third is what one more run needed, where two were not enough to tell.
+	Third *OtherSide `json:"third_side,omitempty"`
 
 	events []byte
 	parts  map[trace.Part][]byte
@@ -196,7 +198,7 @@ func parseRank(data []byte) (rankReport, error) {
 	}
 	sizes := []int64{r.Coverage.Tuning.WorkspaceBytes, r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
 	counts := []int64{r.Coverage.Tuning.Lists, r.Coverage.Tuning.Candidates, r.Coverage.Tuning.Dropped, r.Segments, r.Retries, r.OOMs, r.Refused, r.PassedOver, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
-	if err := errors.Join(r.Coverage.Values.check(), r.Coverage.Ahead.check(), r.Other.check()); err != nil {
+	if err := errors.Join(r.Coverage.Values.check(), r.Coverage.Ahead.check(), r.Other.check(), r.Third.check()); err != nil {
 		return r, err
 	}
 	for name, b := range r.Coverage.Bounded {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
@@ -20,18 +21,23 @@ const (
 	// valuesAllowancePercent is for blocks whose sizes change with the values from step to step: an allocator that cannot use them again
 	// reserves more than with the sizes of either side, 4 % in the mixture of experts of docs/accuracy/values.md.
 	valuesAllowancePercent = 10
+	// sidesNearPercent, or sidesNearBytes where that is more, is how far apart the answers of all sides may be for their need to be as good as the same:
+	// the interval, which has them all and valuesAllowancePercent more, is then no wider than that of a model. A segment for large blocks has 20 MiB.
+	sidesNearPercent = 5
+	sidesNearBytes   = 20 << 20
 )
 
 // The policies by which the Python layer answers what only a kernel could know: as if it found nothing and spread evenly, or
-// as if it found everything and sent it the same way.
+// as if it found everything and sent it the same way. PolicyHalf finds every other one.
 const (
 	PolicyLow  = "low"
+	PolicyHalf = "half"
 	PolicyHigh = "high"
 )
 
 // ValuesSide is one process's account of the values that no kernel computed.
 type ValuesSide struct {
-	// Policy is PolicyLow or PolicyHigh.
+	// Policy is PolicyLow, PolicyHalf or PolicyHigh.
 	Policy string `json:"policy,omitempty"`
 	// Followed is how many small tensors were computed on the CPU; Seconds is what that took.
 	Followed int64   `json:"followed,omitempty"`
@@ -109,6 +115,8 @@ func (a *answer) judgeValues(r *rankReport) {
 		limit := estimator.Low
 		if r.sidesAgree() || r.sidesEqual() {
 			limit, detail = estimator.High, detail+"; with the answers of either side it needs the same"
+		} else if r.sidesNear() {
+			limit, detail = estimator.High, detail+"; with the answers of all sides it needs about the same"
 		}
 		a.lower(limit, "values_compared", detail)
 	}
@@ -122,6 +130,9 @@ func (a *answer) judgeValues(r *rankReport) {
 		detail += "; only one side of the answers was run"
 	case r.Other.Outcome == string(trace.Timeout):
 		detail += "; the run with the other side of the answers was ended by its budget before enough was seen: --budget gives it more time"
+	case r.sidesNear() && !r.sidesAgree() && !r.sidesEqual():
+		limit = estimator.High
+		detail += fmt.Sprintf("; with %s the allocator reserves %s MiB: the interval has them and %d %% more", r.sideNames(), r.sideSizes(), valuesAllowancePercent)
 	case !r.Other.ended():
 		detail += "; with the other side of the answers the run ended as " + r.Other.Outcome
 	default:
@@ -152,6 +163,61 @@ func (r *rankReport) sidesAgree() bool {
 func (r *rankReport) sidesEqual() bool {
 	return r.Other != nil && r.Other.ended() && r.Coverage.Values.countsOnHost() && r.PeakAllocatedBytes == r.Other.PeakAllocatedBytes &&
 		r.PeakReservedBytes == r.Other.PeakReservedBytes && r.PeakDeviceBytes == r.Other.PeakDeviceBytes
+}
+
+// sides are the ends of all runs of the command, this one first.
+func (r *rankReport) sides() []*OtherSide {
+	all := []*OtherSide{sideOf(r, trace.Stopped)}
+	for _, side := range []*OtherSide{r.Other, r.Third} {
+		if side != nil {
+			all = append(all, side)
+		}
+	}
+	return all
+}
+
+// sidesNear says that the program was run with a third answer as well, finding every other one, and that all of the runs needed about the same. Ends alone are
+// no proof: of pairs of what is found with what is not there are none at either. An end that the program fails at is none that a working program is at.
+func (r *rankReport) sidesNear() bool {
+	ended, half := 0, false
+	for _, side := range r.sides() {
+		half = half || side.Policy == PolicyHalf && side.ended()
+		if side.Outcome == string(trace.Crashed) {
+			continue
+		}
+		if !side.ended() || !near(side.PeakAllocatedBytes, r.PeakAllocatedBytes) || !near(side.PeakReservedBytes, r.PeakReservedBytes) || !near(side.PeakDeviceBytes, r.PeakDeviceBytes) {
+			return false
+		}
+		ended++
+	}
+	return half && ended > 1
+}
+
+func near(a, b int64) bool {
+	return max(a, b)-min(a, b) <= max(max(a, b)/100*sidesNearPercent, sidesNearBytes)
+}
+
+var policyWords = map[string]string{PolicyLow: "nothing", PolicyHalf: "every other one", PolicyHigh: "everything"}
+
+// sideNames and sideSizes say what was found in the runs that ended, and what the allocator reserved in each.
+func (r *rankReport) sideNames() string {
+	var words []string
+	for _, side := range r.sides() {
+		if side.ended() {
+			words = append(words, policyWords[side.Policy])
+		}
+	}
+	return strings.Join(words, ", ") + " found"
+}
+
+func (r *rankReport) sideSizes() string {
+	var sizes []string
+	for _, side := range r.sides() {
+		if side.ended() {
+			sizes = append(sizes, strconv.FormatInt(side.PeakReservedBytes>>20, 10))
+		}
+	}
+	return strings.Join(sizes, ", ")
 }
 
 // OtherSide is what a second run of the same command needed, in which the questions that the first was answered low were answered high.
@@ -185,15 +251,18 @@ func (r *rankReport) widen(k *estimator.Rank, capacity int64) {
 	if len(r.Coverage.Values.Uses) > 0 && !r.sidesAgree() {
 		k.ComfortableHighBytes += r.PeakReservedBytes / 100 * valuesAllowancePercent
 	}
-	if r.Other == nil {
-		return
+	var least, most int64
+	full := false
+	for _, side := range r.sides()[1:] {
+		more := max(side.PeakReservedBytes, side.PeakDeviceBytes) - max(r.PeakReservedBytes, r.PeakDeviceBytes)
+		if side.ended() || more > 0 {
+			least, most = min(least, more), max(most, more)
+			k.ComfortableLowBytes = max(k.ComfortableBytes+least, 0)
+		}
+		full = full || side.Outcome == string(trace.OutOfMemory)
 	}
-	more := max(r.Other.PeakReservedBytes, r.Other.PeakDeviceBytes) - max(r.PeakReservedBytes, r.PeakDeviceBytes)
-	if r.Other.ended() || more > 0 {
-		k.ComfortableLowBytes = max(k.ComfortableBytes+min(more, 0), 0)
-		k.ComfortableHighBytes += max(more, 0)
-	}
-	if r.Other.Outcome == string(trace.OutOfMemory) {
+	k.ComfortableHighBytes += most
+	if full {
 		k.ComfortableHighBytes = max(k.ComfortableHighBytes, capacity)
 	}
 }
@@ -208,7 +277,35 @@ func DependsOnValues(b *trace.Bundle) bool {
 	return false
 }
 
-// AddOtherSide notes in each rank of a bundle what the same rank needed in another run of the command.
+// EndsAreNear says that two runs of a command needed about the same while values may have given its tensors sizes: a third run tells more.
+func EndsAreNear(a, b *trace.Bundle) bool {
+	if len(a.Ranks) != len(b.Ranks) {
+		return false
+	}
+	sized := false
+	for i := range a.Ranks {
+		r, err := parseRank(a.Ranks[i].Report)
+		if err != nil {
+			return false
+		}
+		o, err := parseRank(b.Ranks[i].Report)
+		if err != nil || !near(r.PeakReservedBytes, o.PeakReservedBytes) || !near(r.PeakAllocatedBytes, o.PeakAllocatedBytes) {
+			return false
+		}
+		r.Other = sideOf(&o, b.Manifest.Outcome)
+		sized = sized || (len(r.Coverage.Values.Uses) > 0 || r.Coverage.Decisions > 0) && !r.sidesAgree() && !r.sidesEqual()
+	}
+	return sized
+}
+
+func sideOf(r *rankReport, outcome trace.Outcome) *OtherSide {
+	return &OtherSide{
+		Policy: r.Coverage.Values.Policy, Outcome: string(outcome), Steps: r.Steps,
+		PeakAllocatedBytes: r.PeakAllocatedBytes, PeakReservedBytes: r.PeakReservedBytes, PeakDeviceBytes: r.PeakDeviceBytes,
+	}
+}
+
+// AddOtherSide notes in each rank of a bundle what the same rank needed in another run of the command, and in a third.
 func AddOtherSide(b, other *trace.Bundle) error {
 	if len(b.Ranks) != len(other.Ranks) {
 		return fmt.Errorf("vgpu: %d ranks in one run and %d in the other", len(b.Ranks), len(other.Ranks))
@@ -222,9 +319,10 @@ func AddOtherSide(b, other *trace.Bundle) error {
 		if err != nil {
 			return fmt.Errorf("vgpu: ranks/%d/report.json of the other run: %w", i, err)
 		}
-		r.Other = &OtherSide{
-			Policy: o.Coverage.Values.Policy, Outcome: string(other.Manifest.Outcome), Steps: o.Steps,
-			PeakAllocatedBytes: o.PeakAllocatedBytes, PeakReservedBytes: o.PeakReservedBytes, PeakDeviceBytes: o.PeakDeviceBytes,
+		if r.Other == nil {
+			r.Other = sideOf(&o, other.Manifest.Outcome)
+		} else {
+			r.Third = sideOf(&o, other.Manifest.Outcome)
 		}
 		if b.Ranks[i].Report, err = json.Marshal(r); err != nil {
 			return fmt.Errorf("vgpu: ranks/%d/report.json: %w", i, err)

@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +19,38 @@ func often(list ...string) []string {
 		return list[:1]
 	}
 	return list
+}
+
+// TestEndThatNoProgramIsAt: where nothing is found the program fails, which a real one does not; with every other one and with everything found it needs about the same.
+func TestEndThatNoProgramIsAt(t *testing.T) {
+	for _, release := range often("2.6.0", "2.11.0") {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			bundles := map[string]*trace.Bundle{}
+			for _, side := range []string{PolicyLow, PolicyHalf, PolicyHigh} {
+				o := runPython(t, release, 1, []string{"testdata/values.py", "windows"}, "GRESIZE_VGPU_VALUES="+side)
+				ended := trace.Stopped
+				if o.failed {
+					ended = trace.Crashed
+				}
+				if o.failed != (side == PolicyLow) {
+					t.Fatalf("%s: %s", side, o.output)
+				}
+				bundles[side] = &trace.Bundle{Manifest: trace.Manifest{Outcome: ended, Steps: o.reports.Steps, Reasons: o.reports.Reasons}, Ranks: o.reports.Ranks}
+			}
+			b := bundles[PolicyHalf]
+			if err := errors.Join(AddOtherSide(b, bundles[PolicyLow]), AddOtherSide(b, bundles[PolicyHigh])); err != nil {
+				t.Fatal(err)
+			}
+			profile, err := gpu.Load("h100")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := Estimate(b, profile); e.Validate() != nil || e.Confidence != estimator.High || !hasReason(e, "values_bounded") {
+				t.Errorf("%+v", e)
+			}
+		})
+	}
 }
 
 // sides runs one case of testdata/values.py on either side and answers as the runner does.

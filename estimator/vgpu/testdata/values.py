@@ -373,6 +373,25 @@ def confusion_by_values():
         optimizer.step()
 
 
+def windows():
+    """Windows of time series, drawn among those that a mask has all of."""
+    series, mask = torch.randn(32, 700).cumsum(1), torch.ones(32, 700)
+    model = nn.Sequential(nn.Linear(96, 512), nn.ReLU(), nn.Linear(512, 24)).to(DEVICE)
+    optimizer = optimizer_of(model)
+    for _ in range(STEPS):
+        parts = torch.stack([series, mask], 1).to(DEVICE).unfold(-1, 120, 1).permute(0, 2, 3, 1).flatten(0, 1)
+        whole = (parts[:, :96, 1].sum(1) >= 1) & (parts[:, 96:, 1].sum(1) >= 1)
+        if whole.sum() == 0:
+            raise Exception("no windows")
+        whole = torch.nonzero(whole).squeeze(-1)
+        drawn = parts[whole[torch.randint(0, len(whole), (1024,), device=DEVICE)]]
+        loss = (model(drawn[:, :96, 0]) - drawn[:, 96:, 0]).abs().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(loss.item())
+
+
 def reads():
     conversions()
     choices()

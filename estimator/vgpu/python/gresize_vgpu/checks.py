@@ -96,7 +96,7 @@ def _equal(calls):
                 return True
             Decisions.note()
             shadow.use("bool")
-            return asked.settle(shadow, bool(shadow.policy.count(1)) if known is None else known)
+            return asked.settle(shadow, shadow.policy.true() if known is None else known)
 
         return equal
 

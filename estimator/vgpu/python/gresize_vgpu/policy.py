@@ -1,11 +1,12 @@
 """What a program is told where it asks for values that only a kernel could have computed.
 
 One run cannot know them, so each run takes a side: LOW answers as a program hopes that goes on training and finds little, HIGH finds
-everything and sends all of it the same way. A program whose memory depends on such values is run with both, and its need lies between.
+everything and sends all of it the same way. A program whose memory depends on such values is run with both, and its need lies between. HALF finds
+every other one: what a run is held against whose ends are alike, and what stands for an end that no working program is at.
 """
 import os
 
-LOW, HIGH, OFF = "low", "high", "off"
+LOW, HALF, HIGH, OFF = "low", "half", "high", "off"
 
 # An index among more than this many is a word of a vocabulary, not a route: whether it equals a given one is again a question.
 MOST_ROUTES = 1024
@@ -20,7 +21,7 @@ class Policy:
     def __init__(self, torch):
         self.torch = torch
         wanted = os.environ.get("GRESIZE_VGPU_VALUES")
-        self.side = wanted if wanted in (HIGH, OFF) else LOW
+        self.side = wanted if wanted in (HALF, HIGH, OFF) else LOW
         self.reads = 0
         self.calls = 0
         self.healthy = 0  # above zero while PyTorch checks what a healthy run passes
@@ -33,24 +34,33 @@ class Policy:
             return 0.0
         self.reads += 1
         step = min(self.reads, 100000) * 1e-6
-        return 1.0 - step if self.side == LOW else 1e-3 + step
+        return 1e-3 + step if self.side == HIGH else 1.0 - step
 
     def element(self):
         """A number as one of an array would be, such as of scores or losses: above zero, next to nothing on the low side, and much on the high one."""
-        return self.scalar() * (1e-3 if self.side == LOW else 1e3)
+        return self.scalar() * (1e3 if self.side == HIGH else 1e-3)
 
     def mask(self, shape, found=True):
-        """Which elements a comparison finds: none, or all. found=False is the opposite question."""
+        """Which elements a comparison finds: none, all, or every other one. found=False is the opposite question."""
         torch = self.torch
+        if self.side == HALF and not self.healthy and len(shape):
+            total = 1
+            for n in shape:
+                total *= n
+            return (torch.arange(total, device="cpu") % 2 == 0).view(shape) == found
         return torch.full(shape, bool(self.healthy) or (self.side == HIGH) == found, dtype=torch.bool, device="cpu")
+
+    def true(self):
+        """The answer to a question about one value."""
+        return self.side == HIGH
 
     def count(self, most):
         """How many of so many elements are found, where there are too many to tell one by one."""
-        return most if self.side == HIGH else 0
+        return {HIGH: most, HALF: (most + 1) // 2}.get(self.side, 0)
 
     def kept(self, most):
         """How many boxes a suppression keeps: at least one, if there is any."""
-        return most if self.side == HIGH else min(most, 1)
+        return max(self.count(most), min(most, 1))
 
     def routes(self, shape, classes, dim=None):
         """Indices below classes, distinct along dim: spread evenly, or most rows the same way."""
@@ -62,9 +72,9 @@ class Policy:
             total *= n
         first = torch.arange(total, device="cpu").view(kept + (1,)) * chosen
         rows = (first + torch.arange(chosen, device="cpu")) % max(classes, 1)
-        if self.side == HIGH:
+        if self.side in (HALF, HIGH):
             # Not the same share each time: blocks of changing sizes are what an allocator cannot use again.
-            same = total * (SHARES - self.calls % SHARES) // SHARES
+            same = self.count(total) * (SHARES - self.calls % SHARES) // SHARES
             self.calls += 1
             rank = torch.arange(chosen - 1, -1, -1, device="cpu") + (classes - chosen)
             rows.view(total, chosen)[:same] = rank

@@ -80,7 +80,7 @@ def hook_tensors(torch, calls):
         if type(value) is bool:
             Decisions.note()
             if shadow.find(self) is None:
-                value = bool(shadow.policy.count(1))
+                value = shadow.policy.true()
             value = asked.settle(shadow, value)
         shadow.use("item" if shadow.find(self) is not None or type(value) is bool else "unbounded")
         return ReadInt(value) if type(value) is int else value
@@ -94,7 +94,7 @@ def hook_tensors(torch, calls):
         if not true:
             if entry is None:
                 Decisions.watched_reads += report.all_reads() - small
-                value = bool(shadow.policy.count(1))
+                value = shadow.policy.true()
             if shadow.policy.healthy:
                 return True
             Decisions.note()
