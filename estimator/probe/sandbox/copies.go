@@ -18,7 +18,7 @@ import (
 // Limits on the copies.
 const (
 	maxCopiedEntries = 20_000
-	maxCopiedBinds   = 500
+	maxCopiedBinds   = 500 // for one place
 	copyTime         = 3 * time.Second
 	// copiedShare is the part of what may be written that copies may take.
 	copiedShare = 4
@@ -58,7 +58,7 @@ func (b *builder) tryOverlay(option string) error {
 // willWrite says that the command is expected to write in a directory.
 func (b *builder) willWrite(dir string) bool {
 	for _, path := range b.needed {
-		if dir == path || strings.HasPrefix(dir, path+"/") {
+		if path != "/" && (dir == path || strings.HasPrefix(dir, path+"/")) {
 			return true
 		}
 	}
@@ -68,6 +68,7 @@ func (b *builder) willWrite(dir string) bool {
 // copyPlace shows src, below which nothing is mounted, in the new directory dst without an overlay.
 func (b *builder) copyPlace(src, dst string) {
 	type pair struct{ src, dst string }
+	b.copiedBinds = 0
 	if b.copyUntil.IsZero() {
 		b.copyUntil = time.Now().Add(copyTime)
 	}
@@ -132,8 +133,10 @@ func (b *builder) coverCopy(src, dst string) {
 
 // copyFile copies a file, or shows a large one as it is.
 func (b *builder) copyFile(src, dst string, fi os.FileInfo) {
-	if b.willWrite(src) && !b.copiesSpent() && b.copied+fi.Size() <= b.policy.ScratchBytes/copiedShare && copyContent(src, dst, fi) == nil {
-		b.copied += fi.Size()
+	const page = 4096
+	size := (fi.Size() + page) / page * page // what memory it takes, with some for its name
+	if b.willWrite(src) && !b.copiesSpent() && b.copied+size <= b.policy.ScratchBytes/copiedShare && copyContent(src, dst, fi) == nil {
+		b.copied += size
 		return
 	}
 	if b.copiedBinds++; b.copiedBinds > maxCopiedBinds {

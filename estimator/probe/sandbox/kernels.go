@@ -45,6 +45,21 @@ func closeFrom(first int) error {
 	return nil
 }
 
+// lacking lists what this kernel lacks.
+func lacking(b *builder) []string {
+	var lacks []string
+	if missing(unix.CloseRange(^uint(0), ^uint(0), unix.CLOSE_RANGE_CLOEXEC)) {
+		lacks = append(lacks, "close_range")
+	}
+	if missing(unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{})) {
+		lacks = append(lacks, "mount_setattr")
+	}
+	if b.copies {
+		lacks = append(lacks, "overlays of users")
+	}
+	return lacks
+}
+
 func bindReadOnly(src, dst string) error {
 	if err := unix.Mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err

@@ -85,7 +85,7 @@ func (b *builder) note(format string, args ...any) {
 // build makes the view and enters it. It returns the open report directory.
 func (b *builder) build(cfg *config) (*os.File, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return nil, step("make mounts private", err)
+		return nil, step(opPrivate, err)
 	}
 	if err := cfg.Network.raise(); err != nil {
 		return nil, step("raise the loopback interface", err)

@@ -130,6 +130,8 @@ type Exit struct {
 	Limits hostmem.Limits
 	// Setup is the time from Start to the start of the command.
 	Setup time.Duration
+	// Lacks are parts of the kernel that were done without.
+	Lacks []string
 	// Notes say where the view of the file system is not the usual one.
 	Notes []string
 }
@@ -141,24 +143,17 @@ type UnavailableError struct {
 }
 
 func (e *UnavailableError) Error() string {
-	return fmt.Sprintf("no sandbox: %s: %v%s", e.Op, e.Err, wayOut(e.Err))
+	text := fmt.Sprintf("no sandbox: %s: %v", e.Op, e.Err)
+	if setting := e.Setting(); setting != "" {
+		text += " (" + setting + ")"
+	}
+	return text
 }
+
+// Setting is the one thing to change on this machine, or empty where that cannot be told.
+func (e *UnavailableError) Setting() string { return blocked(e.Op, e.Err) }
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
-
-// wayOut names the setting that most often stands behind an errno.
-func wayOut(err error) string {
-	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EUSERS):
-		return " (user namespaces are used up: see sysctl user.max_user_namespaces)"
-	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return " (user namespaces are not allowed: see sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and" +
-			" kernel.apparmor_restrict_unprivileged_userns; inside a plain chroot they are never allowed)"
-	case errors.Is(err, syscall.EINVAL), errors.Is(err, syscall.ENOSYS):
-		return " (Linux 4.18 or later with user namespaces is wanted)"
-	}
-	return ""
-}
 
 // message is what the inner stages tell the starting process.
 type message struct {
@@ -171,6 +166,7 @@ type message struct {
 	Bytes  int64          `json:"bytes,omitempty"`
 	Notes  []string       `json:"notes,omitempty"`
 	Disk   bool           `json:"disk,omitempty"`
+	Lacks  []string       `json:"lacks,omitempty"`
 	Limits hostmem.Limits `json:"limits,omitzero"`
 }
 
@@ -205,7 +201,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1)}
 	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox.")
 	if err != nil {
-		return nil, &UnavailableError{Op: "make a mount point", Err: err}
+		return nil, &UnavailableError{Op: opMountPoint, Err: err}
 	}
 	p.dir = dir
 	base := dir.Path
@@ -305,7 +301,7 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 	}()
 	if err := <-begun; err != nil {
 		close(p.drained)
-		return &UnavailableError{Op: "make namespaces", Err: err}
+		return &UnavailableError{Op: opNamespaces, Err: err}
 	}
 	go p.listen()
 	return nil
@@ -385,7 +381,7 @@ func (p *Process) take(m message, received *os.File) {
 	case m.Kind == "ready" && p.reports == nil && received != nil:
 		p.reports, received = received, nil
 		p.exit.Setup = time.Since(p.started)
-		p.exit.Notes = m.Notes
+		p.exit.Notes, p.exit.Lacks = m.Notes, m.Lacks
 		if m.Disk {
 			go p.watchDisk()
 		}

@@ -80,7 +80,7 @@ func setUp() int {
 	if b.uncovered > 1 {
 		b.note("%d more places are empty: %v", b.uncovered-1, errOverlays)
 	}
-	if err := send(message{Kind: "ready", Notes: b.notes, Disk: b.disk}, reports); err != nil {
+	if err := send(message{Kind: "ready", Notes: b.notes, Disk: b.disk, Lacks: lacking(b)}, reports); err != nil {
 		return exitSetupFailed
 	}
 	if err := reports.Close(); err != nil {
