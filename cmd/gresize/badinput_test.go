@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
@@ -61,6 +62,20 @@ func missing(t *testing.T, text string) string {
 	return dir
 }
 
+// database is a file larger than what a command may change.
+func database(t *testing.T) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "data.mdb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := syscall.Fallocate(int(file.Fd()), 0, 0, 5<<29); err != nil {
+		t.Fatal(err)
+	}
+	return file.Name()
+}
+
 // TestBadInput: what stands between a program and the virtual GPU has a reason of its own, and is never called the command's failure.
 func TestBadInput(t *testing.T) {
 	real := torchtest.Python(t, "2.6.0")
@@ -104,6 +119,7 @@ func TestBadInput(t *testing.T) {
 		{name: "no more files", command: []string{"sh", "-c", "ulimit -n 16; exec python3 -c 'x = [open(\"/dev/null\") for _ in range(64)]'"}, status: statusUnknown, reason: "resource_limit"},
 		{name: "no longer files", command: []string{"sh", "-c", "ulimit -f 1; head -c 1M /dev/zero > big"}, status: statusUnknown, reason: "resource_limit"},
 		{name: "no more time on the CPU", command: []string{"sh", "-c", "ulimit -t 1; exec python3 -c 'while True: pass'"}, status: statusUnknown, reason: "resource_limit"},
+		{name: "a database that is too large to copy", command: []string{real, "-c", "open('" + database(t) + "', 'r+b')\n" + toy}, status: statusUnknown, reason: "out_of_disk"},
 		{name: "no room for the reports", command: []string{"sh", "-c", "head -c 1G /dev/zero > $GRESIZE_VGPU_REPORT_DIR/x; exit 0"}, status: statusUnknown, reason: "out_of_disk"},
 		{name: "killed", command: []string{"sh", "-c", "kill -KILL $$"}, status: statusUnknown, reason: "out_of_host_memory"},
 		{name: "a wheel of another architecture", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + foreignTorch(t) + "'); import torch"}, status: statusUnknown, reason: "other_architecture"},

@@ -32,11 +32,19 @@ func TestEstimateInAHomeOfASite(t *testing.T) {
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	train := filepath.Join(home, "train.py")
-	if err := os.WriteFile(train, []byte("import os\nos.makedirs('runs/exp1')\nopen('runs/exp1/log', 'w').write('begun')\n"+toy), 0o644); err != nil {
+	// A place that cannot be found, only known, is made when the script writes to it.
+	known := filepath.Join(mount, "closed", "lab", "bob")
+	if err := os.MkdirAll(known, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{home, train} {
+	if err := os.Chmod(filepath.Dir(known), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	train := filepath.Join(home, "train.py")
+	if err := os.WriteFile(train, []byte("import os\nos.makedirs('runs/exp1')\nopen('runs/exp1/log', 'w').write('begun')\nopen('"+known+"/log', 'w').write('begun')\n"+toy), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{home, train, known} {
 		if err := os.Chown(path, uid, gid); err != nil {
 			t.Fatal(err)
 		}

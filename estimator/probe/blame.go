@@ -42,7 +42,9 @@ func (r *run) blame(reports Reports) []estimator.Reason {
 	case faultSignals[signal] != "" && reports.TorchSeen:
 		add("crashed_on_virtual", "ended by %s", faultSignals[signal])
 	}
-	if noSpace.MatchString(text) {
+	if r.exit.TooLarge != "" {
+		add("out_of_disk", "%s", r.exit.TooLarge)
+	} else if noSpace.MatchString(text) {
 		add("out_of_disk", "%q", noSpace.FindString(text))
 	}
 	if word := noMemory.FindString(text); word != "" && signal != int(syscall.SIGKILL) {

@@ -85,7 +85,7 @@ func (r *run) conclude() (Result, error) {
 	}
 	m.Reasons = append(m.Reasons, r.unwritten()...)
 	switch m.Outcome {
-	case trace.Completed, trace.Stopped, trace.NoStep, trace.Timeout:
+	case trace.Completed, trace.Stopped, trace.NoStep: // who is ended in its preparations may have come to it
 		if len(reports.Ranks) == 0 && reports.TorchSeen {
 			m.Reasons = append(m.Reasons, reason("no_gpu_used", `PyTorch ran on the CPU alone: a program uses a GPU for what it moves to the device "cuda"`))
 		}
@@ -185,6 +185,9 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 		what := "spent its budget of " + r.options.Budget.String()
 		if r.cancelled {
 			what = "was interrupted"
+		}
+		if len(reports.Ranks) == 0 {
+			return reason("budget_spent", fmt.Sprintf("the command %s before it put anything on a GPU", what)), true
 		}
 		return reason("budget_spent", fmt.Sprintf("the command %s after %s", what, quantity.Count(reports.Steps, "step"))), true
 	case trace.Stopped:

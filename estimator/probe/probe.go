@@ -209,10 +209,10 @@ type run struct {
 
 // execute runs the command to its end and leaves its reports in the private directory.
 func (r *run) execute(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(ctx, r.options.Budget+graceAfterBudget)
-	defer cancel()
 	defer func() { r.cancelled = ctx.Err() != nil }()
 	if r.options.NoSandbox {
+		limit, cancel := context.WithTimeout(ctx, r.options.Budget+graceAfterBudget)
+		defer cancel()
 		return r.executePlain(limit)
 	}
 	argv, files, err := r.commandAndFiles(sandbox.FilesDir)
@@ -223,23 +223,46 @@ func (r *run) execute(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := sandbox.Start(limit, sandbox.Spec{
+	spec := sandbox.Spec{
 		Argv: argv, Env: env, Dir: r.options.Dir, Files: files, Input: r.options.Input, Output: &r.output, Policy: r.policy(),
-	})
+	}
+	for {
+		missing, err := r.attempt(ctx, spec)
+		if err != nil || missing == "" {
+			return err
+		}
+		spec.Writable = append(spec.Writable, missing)
+		r.output.forget()
+	}
+}
+
+// mostRestarts is how often a command is run anew for a directory that was not found before.
+const mostRestarts = 3
+
+// attempt runs the command in a sandbox. It returns a directory that must be writable for the command, if it turned out while that can still be made good.
+func (r *run) attempt(ctx context.Context, spec sandbox.Spec) (missing string, err error) {
+	limit, cancel := context.WithTimeout(ctx, r.options.Budget+graceAfterBudget)
+	defer cancel()
+	begin := time.Now()
+	spec.Restart = func(string) bool { return len(spec.Writable) < mostRestarts && time.Since(begin) < r.options.Budget/2 }
+	p, err := sandbox.Start(limit, spec)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer p.Close()
-	begin := time.Now()
+	begin = time.Now()
 	stopWatching := r.watch(p.ReportPath(), begin)
 	r.exit = p.Wait()
 	stopWatching()
+	if r.exit.Missing != "" {
+		return r.exit.Missing, nil
+	}
 	if seen, complete := p.Seen(); complete {
 		r.seen = &seen
 	}
 	r.ranFor = time.Since(begin)
 	r.reportsFull = full(p.ReportPath())
-	return collect(p.ReportPath(), r.reportDir())
+	return "", collect(p.ReportPath(), r.reportDir())
 }
 
 // policy is that of the sandbox.
@@ -339,6 +362,13 @@ func (t *tail) Write(p []byte) (int, error) {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
 	return len(p), nil
+}
+
+// forget drops what was written so far.
+func (t *tail) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept, t.lost = nil, 0
 }
 
 func (t *tail) text() string {

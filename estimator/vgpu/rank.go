@@ -184,6 +184,31 @@ func overlapping(ranks []rankReport) bool {
 	return false
 }
 
+// ProcessesAtOnce is how many processes of a bundle used a GPU at the same time, where that was most. One whose time is not known counts with every other.
+func ProcessesAtOnce(b *trace.Bundle) int {
+	var processes []rankReport
+	for _, rank := range b.Ranks {
+		r, err := parseRank(rank.Report)
+		same := func(other rankReport) bool {
+			return err == nil && other.PID == r.PID && other.Node == r.Node && other.BeganUnix == r.BeganUnix
+		}
+		if !slices.ContainsFunc(processes, same) {
+			processes = append(processes, r)
+		}
+	}
+	most := 0
+	for i := range processes { // the most are there when one of them begins
+		began, there := processes[i].BeganUnix, 0
+		for k := range processes {
+			if p := &processes[k]; began == 0 || p.BeganUnix == 0 || k == i || p.BeganUnix <= began && began < p.BeganUnix+p.WallSeconds {
+				there++
+			}
+		}
+		most = max(most, there)
+	}
+	return most
+}
+
 // parseRank reads the report of a rank from a bundle, which comes from a user's process.
 func parseRank(data []byte) (rankReport, error) {
 	var r rankReport

@@ -356,3 +356,26 @@ func FuzzRank(f *testing.F) {
 		}
 	})
 }
+
+func TestProcessesAtOnce(t *testing.T) {
+	rank := func(pid, node int, began, wall float64) trace.Rank {
+		return trace.Rank{Report: []byte(fmt.Sprintf(`{"schema": %q, "pid": %d, "node": %d, "began_unix": %g, "wall_seconds": %g}`, schemaRank, pid, node, began, wall))}
+	}
+	for name, c := range map[string]struct {
+		ranks []trace.Rank
+		want  int
+	}{
+		"none":                      {nil, 0},
+		"one":                       {[]trace.Rank{rank(7, 0, 100, 10)}, 1},
+		"one with two cards":        {[]trace.Rank{rank(7, 0, 100, 10), rank(7, 0, 100, 10)}, 1},
+		"one after the other":       {[]trace.Rank{rank(7, 0, 100, 10), rank(8, 0, 110, 10), rank(9, 0, 121, 10)}, 1},
+		"two at once, one later":    {[]trace.Rank{rank(7, 0, 100, 10), rank(8, 0, 105, 10), rank(9, 0, 116, 10)}, 2},
+		"the same number again":     {[]trace.Rank{rank(7, 0, 100, 10), rank(7, 0, 105, 10)}, 2},
+		"times that nobody knows":   {[]trace.Rank{rank(7, 0, 100, 10), rank(8, 0, 0, 0)}, 2},
+		"a report that is not read": {[]trace.Rank{rank(7, 0, 100, 10), {Report: []byte("{")}}, 2},
+	} {
+		if got := ProcessesAtOnce(&trace.Bundle{Ranks: c.ranks}); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+}

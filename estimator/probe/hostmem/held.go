@@ -50,7 +50,7 @@ func memoryFiles(pids []int, inside bool) (sum int64, hidden bool) {
 		dir := "/proc/" + strconv.Itoa(pid) + "/fd"
 		folder, err := os.Open(dir)
 		if err != nil {
-			hidden = hidden || errors.Is(err, os.ErrPermission)
+			hidden = hidden || errors.Is(err, os.ErrPermission) && hasMemory(pid)
 			continue
 		}
 		names, _ := folder.Readdirnames(-1)

@@ -10,13 +10,12 @@ import (
 // processes, or that one has which closes itself to its owner. The kernel counts it for the whole machine alone. So once the processes have begun to do such things, what the machine has gained since the start
 // and is nowhere to be seen is taken as theirs.
 type hidden struct {
-	before machine
-	// filesBefore were in the scratch then.
-	filesBefore int64
 	// is: a process has mounts of its own, has sent descriptors, or does not show its own.
 	is bool
-	// seenBytes is what was seen of shared memory at the last close look, without the files in /dev/shm.
+	// seenBytes is what was seen of shared memory at the last close look, without the files in /dev/shm and the scratch.
 	seenBytes int64
+	// least is the least of the machine's that was ever there beside what was seen: what others give back in between hides nothing.
+	least machine
 }
 
 // machine is the memory of the whole machine in files that are memory: those that can be swapped, and those that cannot and that no process has locked.
@@ -37,25 +36,30 @@ func (h *hidden) meet(pid int, inside bool) {
 	}
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	theirs, theirErr := os.Readlink("/proc/" + strconv.Itoa(pid) + "/ns/mnt")
-	h.is = err == nil && (theirErr == nil && own != theirs || errors.Is(theirErr, os.ErrPermission))
+	h.is = err == nil && (theirErr == nil && own != theirs || errors.Is(theirErr, os.ErrPermission) && hasMemory(pid))
+}
+
+// hasMemory is false of a process that has ended, of which nothing can be seen either.
+func hasMemory(pid int) bool {
+	s, ok := readStatus(pid)
+	return ok && s.tableBytes > 0
 }
 
 // bytes is what is held beside what processes show.
 func (h *hidden) bytes(scratch []string) int64 {
-	files, keeping := memoryFileSystems(scratch)
-	if !h.is {
-		return keeping
-	}
-	now := readMachine()
-	return keeping + max(0, now.sharedBytes-h.before.sharedBytes-(files-h.filesBefore)-h.seenBytes) + max(0, now.lockedBytes-h.before.lockedBytes)
-}
-
-// memoryFileSystems sums those of the scratch and of /dev/shm.
-func memoryFileSystems(scratch []string) (files, keeping int64) {
-	files, keeping = memoryFileSystem(sharedMemoryDir)
+	files, keeping := memoryFileSystem(sharedMemoryDir)
 	for _, dir := range scratch {
 		more, moreKeeping := memoryFileSystem(dir)
 		files, keeping = files+more, keeping+moreKeeping
 	}
-	return files, keeping
+	now := readMachine()
+	now.sharedBytes -= files + h.seenBytes
+	if h.least == (machine{}) {
+		h.least = now
+	}
+	h.least = machine{min(h.least.sharedBytes, now.sharedBytes), min(h.least.lockedBytes, now.lockedBytes)}
+	if !h.is {
+		return keeping
+	}
+	return keeping + now.sharedBytes - h.least.sharedBytes + now.lockedBytes - h.least.lockedBytes
 }

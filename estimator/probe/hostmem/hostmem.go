@@ -90,8 +90,9 @@ func Start(list Lister, stepBytes int64, notify func(peak Use)) *Sampler {
 // StartInside is Start for the first process of a process, a mount and an IPC namespace: all that it can see is measured. scratch are the mount points of
 // other files in memory that the processes write, whose size has a bound of its own.
 func StartInside(list Lister, stepBytes int64, notify func(peak Use), scratch ...string) *Sampler {
-	files, _ := memoryFileSystems(scratch)
-	return start(&Sampler{list: list, step: stepBytes, notify: notify, inside: true, scratch: scratch, hidden: hidden{before: readMachine(), filesBefore: files}})
+	s := &Sampler{list: list, step: stepBytes, notify: notify, inside: true, scratch: scratch}
+	s.hidden.bytes(scratch)
+	return start(s)
 }
 
 func start(s *Sampler) *Sampler {

@@ -169,8 +169,7 @@ func (b *builder) buildRoot(cfg *config) error {
 	if err := unix.Mount("proc", rootDir+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return step("mount /proc", err)
 	}
-	// The owner of a group of processes could kill and freeze all of it through a file system of groups, and who has a namespace of groups can mount one.
-	if err := os.WriteFile(rootDir+"/proc/sys/user/max_cgroup_namespaces", []byte("0"), 0); err != nil {
+	if err := boundNamespace(rootDir + "/proc/sys/user"); err != nil {
 		return step("forbid namespaces of cgroups", err)
 	}
 	if os.Geteuid() == 0 {

@@ -29,6 +29,11 @@ time.sleep(5); print("kept")'; test $? = 7 && exec python3 -c 'while True: held 
 	{name: "the group of processes that it is in", script: `unshare -UrmC sh -c 'mount -t cgroup2 none /mnt && echo 1 > /mnt/cgroup.kill && echo killed' 2>&1; unshare -Urm sh -c 'mount -t cgroup2 none /mnt && echo mounted; for c in freezer memory pids cpu; do mount -t cgroup -o $c none /mnt && mkdir /mnt/evil && echo made $c; done' 2>&1; unshare -Urm sh -c 'echo 9 > /proc/sys/user/max_cgroup_namespaces; unshare -UrmC sh -c "mount -t cgroup2 none /mnt && echo mounted"' 2>&1; echo tried`,
 		want: []string{"No space left on device", "tried"}},
 	{name: "a file system that it serves itself", script: `ls /dev/fuse /dev/cuse 2>&1; mknod fuse c 10 229 2>&1; unshare -Urm sh -c 'mknod fuse c 10 229; mount -t fuse -o fd=3,rootmode=40000,user_id=0,group_id=0 x /mnt 3<>/dev/null && echo mounted' 2>&1; echo tried`, want: []string{"cannot access '/dev/fuse'", "tried"}},
+	{name: "all the watches that a user may have", script: `python3 -c '
+import ctypes
+libc = ctypes.CDLL(None); n = 0
+while libc.inotify_init1(0) >= 0: n += 1
+print("watches", 0 < n <= 64)'`, want: []string{"watches True"}},
 	{name: "signals to the first process", script: `for s in STOP TERM QUIT SEGV ABRT BUS FPE ILL TRAP SYS USR1; do kill -$s 1 2>/dev/null; done; sleep 0.2; echo lives: $(cat /proc/1/comm)`, want: []string{"lives: "}},
 }
 

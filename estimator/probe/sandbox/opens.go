@@ -86,9 +86,9 @@ const listingMark = ".gresize-listing"
 // auditArch is the number of this machine's kind of system calls; others, such as those of 32-bit programs, are not looked at.
 var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
 
-// watchOpens has the kernel tell of every file that this thread, and all that comes of it, opens or runs. It needs no right, and gives none: each call
-// goes on as it was made.
-func watchOpens() (*os.File, error) {
+// watchCalls has the kernel tell of every call by which this thread, and all that comes of it, changes something (changes.go), and where they are to be recorded of every file that it
+// opens or runs. It needs no right, and gives none.
+func watchCalls(record bool) (*os.File, error) {
 	if auditArch == 0 {
 		return nil, errors.New("not on this kind of machine")
 	}
@@ -98,7 +98,22 @@ func watchOpens() (*os.File, error) {
 		answer = unix.BPF_RET | unix.BPF_K
 	)
 	filter := []unix.SockFilter{{Code: load, K: 4}, {Code: equal, K: auditArch, Jt: 1}, {Code: answer, K: unix.SECCOMP_RET_ALLOW}, {Code: load, K: 0}}
+	for nr, paths := range changing {
+		if _, recorded := naming[nr]; recorded && record {
+			continue
+		}
+		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 1})
+		if flags := paths[0].flags; flags >= 0 {
+			filter[len(filter)-1].Jf = 4
+			filter = append(filter, unix.SockFilter{Code: load, K: uint32(dataFirstArg + 8*flags)}, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: changingFlags, Jt: 1},
+				unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
+		}
+		filter = append(filter, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
+	}
 	for nr, c := range naming {
+		if !record {
+			break
+		}
 		if c.ofDescriptor == 0 {
 			filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
 			continue
@@ -130,6 +145,9 @@ const (
 
 // openLog is what was opened and asked about, by path.
 type openLog struct {
+	record bool
+	judge  judge
+
 	mu         sync.Mutex
 	paths      map[string]use
 	incomplete bool
@@ -163,10 +181,21 @@ func (o *openLog) follow(listener *os.File) {
 			}
 			return
 		}
-		path, how, err := n.named()
+		var path string
+		var how use
+		var err error
+		_, names := naming[n.nr]
+		if names = names && o.record; names {
+			path, how, err = n.named()
+		}
 		r := response{id: n.id, flags: flagContinue}
+		if errno := o.judge.answer(&n); errno != 0 {
+			r.errno, r.flags = -int32(errno), 0
+		}
 		_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, notifySend, uintptr(unsafe.Pointer(&r))) // ENOENT: it was killed meanwhile
-		o.add(path, how, err)
+		if names {
+			o.add(path, how, err)
+		}
 	}
 }
 
@@ -304,7 +333,7 @@ func (p *Process) Seen() (seen Seen, complete bool) {
 	p.mu.Lock()
 	o := p.opens
 	p.mu.Unlock()
-	if o == nil {
+	if o == nil || !o.record {
 		return Seen{}, false
 	}
 	<-o.done

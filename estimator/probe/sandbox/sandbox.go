@@ -102,6 +102,11 @@ type Spec struct {
 	// Output gets what the command writes to its standard output and error.
 	Output io.Writer
 	Policy Policy
+	// Writable are directories, beside its own, in which the command will make files.
+	Writable []string
+	// Restart, when given, is asked when the command is about to change something in a directory that it may write to and that cannot be written to in this sandbox, but
+	// could be in one that has it in Writable. If it says yes the command is ended, see Exit.Missing.
+	Restart func(dir string) bool
 }
 
 // Bound names what a command was ended for.
@@ -124,6 +129,10 @@ type Exit struct {
 	Killed bool
 	// Bound is the bound that the command met and was ended for, or empty; Notes tells the figures.
 	Bound Bound
+	// TooLarge names the first file that the command would have changed and that could not be copied for it.
+	TooLarge string
+	// Missing is the directory for which the command was ended, at the word of Spec.Restart.
+	Missing string
 	// HostPeakBytes is the most that all processes together would have needed on a node with the GPU, see hostmem.Use.
 	HostPeakBytes int64
 	// Limits are the limits on resources that the command was under.
@@ -180,6 +189,8 @@ type Process struct {
 	started time.Time
 	reports *os.File
 	opens   *openLog
+	record  bool
+	restart func(dir string) bool
 
 	mu      sync.Mutex
 	exit    Exit
@@ -198,7 +209,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if len(spec.Argv) == 0 {
 		return nil, errors.New("sandbox: no command")
 	}
-	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1)}
+	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1), record: spec.Policy.RecordOpens, restart: spec.Restart}
 	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox.")
 	if err != nil {
 		return nil, &UnavailableError{Op: opMountPoint, Err: err}
@@ -241,7 +252,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 }
 
 func (p *Process) launch(ctx context.Context, spec Spec) error {
-	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Passwd: passwdLine(), Network: lookAtNetwork(ctx, spec.Env)}
+	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Writable: spec.Writable, Passwd: passwdLine(), Network: lookAtNetwork(ctx, spec.Env)}
 	cfg.Policy.fillIn()
 	p.scratch = cfg.Policy.ScratchBytes
 	for _, kv := range spec.Env {
@@ -387,7 +398,7 @@ func (p *Process) take(m message, received *os.File) {
 		}
 		p.readyMu.Do(func() { close(p.ready) })
 	case m.Kind == "opens" && p.opens == nil && received != nil:
-		p.opens = &openLog{paths: map[string]use{}, done: make(chan struct{})}
+		p.opens = &openLog{record: p.record, paths: map[string]use{}, done: make(chan struct{}), judge: judge{began: p.started, known: map[string]bool{}, missing: p.missing, tooLarge: p.noteTooLarge}}
 		go p.opens.follow(received)
 		received = nil
 	case m.Kind == "failed" && !p.exited:
@@ -414,6 +425,32 @@ func (p *Process) take(m message, received *os.File) {
 func (p *Process) meet(bound Bound, what string) {
 	p.exit.Bound = bound
 	p.exit.Notes = append(p.exit.Notes, what+": the command was ended")
+}
+
+// missing is asked of a directory in which the command is about to change something, and cannot.
+func (p *Process) missing(dir string) bool {
+	if p.restart != nil && p.restart(dir) {
+		p.mu.Lock()
+		p.exit.Missing = dir
+		p.mu.Unlock()
+		p.Kill()
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.exit.Notes) < maxNotes {
+		p.exit.Notes = append(p.exit.Notes, dir+" cannot be written to in the sandbox: it was not found before the start")
+	}
+	return false
+}
+
+func (p *Process) noteTooLarge(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.exit.TooLarge == "" {
+		p.exit.TooLarge = what
+		p.exit.Notes = append(p.exit.Notes, what)
+	}
 }
 
 // Wait waits for the end of the command and of everything that it started.

@@ -98,12 +98,10 @@ func setUp() int {
 			return report(step("keep descriptors", err))
 		}
 	}
-	if cfg.Policy.RecordOpens {
-		// Without a listener the run is as good, and only its files are not known.
-		if listener, err := watchOpens(); err == nil {
-			if send(message{Kind: "opens"}, listener) != nil || listener.Close() != nil {
-				return exitSetupFailed
-			}
+	// Without a listener the run is as good, and only its files are not known.
+	if listener, err := watchCalls(cfg.Policy.RecordOpens); err == nil {
+		if send(message{Kind: "opens"}, listener) != nil || listener.Close() != nil {
+			return exitSetupFailed
 		}
 	}
 	return report(step("become init", syscall.Exec(exePath, []string{argInit}, []string{})))
@@ -121,6 +119,14 @@ func boundPIDs(most int64) {
 		return
 	}
 	_ = os.WriteFile("/proc/sys/kernel/pid_max", strconv.AppendInt(nil, max(most, leastPIDs), 10), 0)
+}
+
+// boundNamespace bounds what the kernel counts for a user wherever he is, for this user namespace and all below it.
+func boundNamespace(settings string) error {
+	// The rest of what the kernel gives a user is left to his other programs on this machine.
+	_ = os.WriteFile(settings+"/max_inotify_instances", []byte("64"), 0)
+	// The owner of a group of processes could kill and freeze all of it through a file system of groups, and who has a namespace of groups can mount one.
+	return os.WriteFile(settings+"/max_cgroup_namespaces", []byte("0"), 0)
 }
 
 func readConfig() (*config, error) {
