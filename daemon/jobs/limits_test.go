@@ -90,6 +90,21 @@ func TestAChangedJobDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
+// TestAReasonThatSaysNothing: where slurmctld never says that no node can run a job, a changed one gets its request back.
+func TestAReasonThatSaysNothing(t *testing.T) {
+	for _, reason := range []string{"InvalidAccount", "None"} {
+		b := newBench(t, Enforce, time.Minute)
+		id, token := b.submit(sample())
+		b.report(1)
+		b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
+		b.slurm.change(id, func(j *client.Job) { j.Reason = reason })
+		story := b.ends(token, StateRestored, codeWaitedTooLong)
+		if j, err := b.slurm.Job(t.Context(), id); err != nil || !request.Equivalent(j.Request, story.Job.Asked) {
+			t.Errorf("%s: the job asks for %s, %v", reason, j.Request, err)
+		}
+	}
+}
+
 // TestOtherSettingsMeetJobsThatAreHeld: a daemon that is told to be a shadow changes nothing any more, and lets go of what it holds.
 func TestOtherSettingsMeetJobsThatAreHeld(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)

@@ -111,7 +111,7 @@ func (c *cluster) Update(_ context.Context, owner, id uint32, set []request.Assi
 			j.Request.TresPerNode = a.Value
 		}
 	}
-	j.EligibleAt, j.Reason = time.Now().Add(-time.Second), "None"
+	j.EligibleAt, j.Reason = time.Now().Add(-time.Second), "Resources"
 	if start.At.After(time.Now()) {
 		j.EligibleAt = start.At
 	}

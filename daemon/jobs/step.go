@@ -491,6 +491,9 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	case m.overdue(l, view.at):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.now().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
+	case view.at.Sub(l.since) > m.now().Watch && j.Unexplained():
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
+			Detail: fmt.Sprintf("the changed job waits, and slurmctld does not say whether a node can run it (%s): the original request is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 && limit == unlimited || m.crowded()):
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
