@@ -48,8 +48,18 @@ func (r Request) InnerSrun(targets []Target, o Options, environment []string, sc
 			return InnerSrun{}
 		}
 	}
+	if asks[0].Field == PerTask && o.Version.bindingHidesShards() && slices.ContainsFunc(targets, func(t Target) bool { return t.Shards > 0 }) &&
+		has(environment, bindVariable) && slices.Contains(environment, "SLURM_NTASKS=1") {
+		if speaksOf(script, bindVariable) {
+			return InnerSrun{}
+		}
+		present = append(present, bindVariable)
+	}
 	return InnerSrun{Drop: present, Clear: true}
 }
+
+// bindVariable binds each task to GPUs of its own. Where there is one task it says nothing, and where there are several it has to stay.
+const bindVariable = "SLURM_TRES_BIND"
 
 // needsDrop tells whether a target is out of reach only because of the environment.
 func (r Request) needsDrop(targets []Target, o Options) bool {

@@ -10,6 +10,7 @@ import (
 func TestInnerSrun(t *testing.T) {
 	typed, shards, feature := Target{Gres: "gpu:v100:1"}, Target{Shards: 8}, Target{Constraint: "gpu12g"}
 	env := []string{"PATH=/bin", "SLURM_GPUS=a100:1", "SLURM_GPUS_PER_NODE=a100:1", "SLURM_GPUS_PER_TASK=1", "SLURM_TRES_PER_TASK=gres/gpu:1"}
+	v26, bound := Version{26, 5, 5}, []string{"SLURM_NTASKS=1", "SLURM_TRES_PER_TASK=gres/gpu=1", "SLURM_TRES_BIND=gres/gpu:per_task:1"}
 	for _, c := range []struct {
 		name        string
 		request     Request
@@ -25,6 +26,11 @@ func TestInnerSrun(t *testing.T) {
 		{"--gres leaves no variable", Request{TresPerNode: "gres/gpu:a100:1"}, []Target{typed}, v24, []string{"PATH=/bin"}, "", "", true},
 		{"shards for --gpus", Request{TresPerJob: "gres/gpu:1"}, []Target{feature, shards}, v24, env, "", "SLURM_GPUS", true},
 		{"the per-task variables", Request{TresPerTask: "gres/gpu:1"}, []Target{shards}, v24, env, "", "SLURM_GPUS_PER_TASK SLURM_TRES_PER_TASK", true},
+		{"the binding of one task", Request{TresPerTask: "gres/gpu=1"}, []Target{shards}, v26, bound, "", "SLURM_TRES_PER_TASK SLURM_TRES_BIND", true},
+		{"the binding where it hides nothing", Request{TresPerTask: "gres/gpu=1"}, []Target{shards}, v24, bound, "", "SLURM_TRES_PER_TASK", true},
+		{"the binding of several tasks", Request{TresPerTask: "gres/gpu=1"}, []Target{shards}, v26, bound[1:], "", "SLURM_TRES_PER_TASK", true},
+		{"a script that reads the binding", Request{TresPerTask: "gres/gpu=1"}, []Target{shards}, v26, bound, "echo $SLURM_TRES_BIND", "", false},
+		{"the binding without shards", Request{TresPerTask: "gres/gpu:a100=1"}, []Target{typed}, v26, bound, "", "SLURM_TRES_PER_TASK", true},
 		{"CPUs in the same variable", Request{TresPerTask: "cpu=2,gres/gpu:1"}, []Target{shards}, v24, env, "", "", false},
 		{"a script that reads it", Request{TresPerJob: "gres/gpu:a100:1"}, []Target{typed}, v24, env, "torchrun --nproc-per-node=${SLURM_GPUS:-1}", "", false},
 		{"a script that reads another", Request{TresPerJob: "gres/gpu:a100:1"}, []Target{typed}, v24, env, "echo $SLURM_GPUS_ON_NODE", "SLURM_GPUS", true},

@@ -56,6 +56,9 @@ func (v Version) Prefix() string {
 	return ""
 }
 
+// bindingHidesShards reports whether an srun that binds its tasks to GPUs gives a job with shards none: from 25.11 on.
+func (v Version) bindingHidesShards() bool { return v.AtLeast(25, 11, 0) }
+
 // replacesGres reports whether an update of a pending job rebuilds its list of generic resources.
 // Before 23.02.6 the controller merges the new list into the old one: a typed record can then
 // neither change its type nor lose it, and a GPU can never become a shard.
