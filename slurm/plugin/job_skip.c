@@ -91,13 +91,14 @@ const char *gresize_job_skip_reason(const job_desc_msg_t *job)
 {
 	if (!gresize_job_asks_for_gpu(job))
 		return "no_gpu";
-	/* First: of a heterogeneous batch job only component 0 has the script. */
+	/* First: scrontab leaves the offset of a heterogeneous job at 0. */
+	if (job->bitflags & CRON_JOB)
+		return "cron";
+	/* Before the script: of a heterogeneous batch job only component 0 has it. */
 	if (job->het_job_offset != NO_VAL)
 		return "het";
 	if (!job->script)
 		return "no_script";
-	if (job->bitflags & CRON_JOB)
-		return "cron";
 	if (job->immediate)
 		return "immediate";
 	if (job->deadline != 0 && job->deadline != (time_t)NO_VAL)

@@ -122,6 +122,7 @@ func TestWhichJobsAreTold(t *testing.T) {
 		{"a gres with a like name", []string{text("tres_per_node", "gres:gpuslot:1,gres:xgpu:1,gres:nvme:gpu:1")}, silent},
 
 		{"cron", []string{"number bitflags 4194304"}, wire.SkipCron},
+		{"cron, whose offset of a heterogeneous job is 0", []string{"number bitflags 4194304", "number het_job_offset 0"}, wire.SkipCron},
 		{"immediate", []string{"number immediate 1"}, wire.SkipImmediate},
 		{"het", []string{"number het_job_offset 0"}, wire.SkipHet},
 		{"deadline", []string{"number deadline 2000000000"}, wire.SkipDeadline},
