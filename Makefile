@@ -79,7 +79,9 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/setup browser
 	@tools/setup prometheus
 	@tools/setup journald
-	@tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
+	@GRESIZE_SLURM_RELEASE="$(TEST_SLURM:slurm-%=%)" tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
+	@tools/own-root $(GO) test -timeout 60m -run '^TestTable$$' ./slurm/rewrites
+	@tools/slurmroot/releases
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@tools/own-root ./examples/tour/run
 	@lint/fuzz "$(FUZZ_SECONDS)"

@@ -159,6 +159,11 @@ func kindsLeftAlone(t *testing.T, s *fakeSite) {
 // kindsChanged are the jobs that are looked at and changed.
 func kindsChanged(t *testing.T, s *fakeSite, fits fakeAnswer) {
 	gres := s.Cluster.Version().Prefix()
+	// Before 23.02.6 an update cannot take a resource away again, so a job that asks for any GPU gets a constraint.
+	counted := map[string]string{"TresPerNode": gres + "gpu:1," + gres + "vram:9", "Features": "(null)"}
+	if !s.Cluster.Version().AtLeast(23, 2, 6) {
+		counted = map[string]string{"TresPerNode": gres + "gpu:1", "Features": "gpu12g"}
+	}
 	for _, c := range []struct {
 		name string
 		args []string
@@ -172,7 +177,7 @@ func kindsChanged(t *testing.T, s *fakeSite, fits fakeAnswer) {
 		{"--mem", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem=12G"}, map[string]string{"Features": "gpu12g", "MinMemoryNode": "2741M"}},
 		{"--mem-per-cpu", []string{"--gres=gpu:1", "--constraint=gpu80g", "--mem-per-cpu=300M"}, map[string]string{"Features": "gpu12g", "MinMemoryCPU": "300M"}},
 		{"a count-only resource", []string{"--gres=gpu:1,vram:60", "--mem=200M", "--constraint=gpu80g"}, map[string]string{"Features": "gpu12g", "TresPerNode": gres + "gpu:1," + gres + "vram:8"}},
-		{"a count-only resource beside any GPU", []string{"--gres=gpu:1", "--mem=200M"}, map[string]string{"TresPerNode": gres + "gpu:1", "Features": "gpu12g"}},
+		{"a count-only resource beside any GPU", []string{"--gres=gpu:1", "--mem=200M"}, counted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := s.in(t)

@@ -11,6 +11,7 @@ import (
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
+	"github.com/gresize/gresize/slurm/request"
 )
 
 // TestTypesAndShards is a site whose table has types and shards, on a release that can change them: the whole way from sbatch through the plugin, the
@@ -18,9 +19,19 @@ import (
 func TestTypesAndShards(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // the parts are tested with every change: the rewrites on 24.11 and the daemon without Slurm
+		return // the parts are tested with every change: the rewrites and the daemon without Slurm
 	}
-	s := otherRelease(t, "24.11", false, func(o *site.Options) { o.Config = "[policy]\nwatch = \"15s\"\n" + typeTable })
+	for _, release := range minicluster.Releases() {
+		t.Run(release, func(t *testing.T) { typesAndShards(t, release) })
+	}
+}
+
+// changesTypes is the release from which on Slurm can change the type of a pending job's GPU: 23.02.6, to be exact.
+var changesTypes = request.Version{Major: 23, Minor: 2}
+
+func typesAndShards(t *testing.T, release string) {
+	minicluster.NeedsRelease(t, release, changesTypes)
+	s := otherRelease(t, release, false, func(o *site.Options) { o.Config = "[policy]\nwatch = \"15s\"\n" + typeTable })
 	s.answer(says(t, 7, estimator.Exact))
 	for _, args := range [][]string{{"--gpus=a100:1"}, {"--gres=gpu:a100:1"}, {"--gpus-per-node=a100:1"}, {"--ntasks=1", "--gpus-per-task=a100:1"}} {
 		id := s.submit(args...)
@@ -36,12 +47,20 @@ func TestTypesAndShards(t *testing.T) {
 func TestShares(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // the parts are tested with every change: the rewrites on 24.11 and the daemon without Slurm
+		return // the parts are tested with every change: the rewrites and the daemon without Slurm
 	}
-	s := otherRelease(t, "24.11", false, func(o *site.Options) {
+	for _, release := range minicluster.Releases() {
+		t.Run(release, func(t *testing.T) { shares(t, release) })
+	}
+}
+
+func shares(t *testing.T, release string) {
+	minicluster.NeedsRelease(t, release, changesTypes)
+	s := otherRelease(t, release, false, func(o *site.Options) {
 		o.Config = "[policy]\nwatch = \"15s\"\n\n[shard]\nper = \"1GiB\"\nmax = 80\n\n[[target]]\nfits = \"80000MiB\"\ngres = \"gpu:a100:1\"\n"
 	})
 	s.answer(says(t, 7, estimator.Exact))
+	gres := s.Cluster.Version().Prefix()
 	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dir, "share.sh"), []byte("#!/bin/sh\nsrun sh -c 'echo step ok, CPUs $SLURM_CPUS_ON_NODE, tasks $SLURM_STEP_NUM_TASKS' && sleep 1\n"), 0o644))
@@ -49,8 +68,8 @@ func TestShares(t *testing.T) {
 		args []string
 		want map[string]string
 	}{
-		{[]string{"--gres=shard:40", "--mem=200M"}, map[string]string{"TresPerNode": "gres/shard:9"}},
-		{[]string{"--gpus=1", "--mem-per-gpu=200M", "--cpus-per-gpu=2"}, map[string]string{"TresPerNode": "gres/shard:9", "TresPerJob": "", "MinMemoryNode": "200M", "MinCPUsNode": "2", "NumCPUs": "2", "MemPerTres": "", "CpusPerTres": ""}},
+		{[]string{"--gres=shard:40", "--mem=200M"}, map[string]string{"TresPerNode": gres + "shard:9"}},
+		{[]string{"--gpus=1", "--mem-per-gpu=200M", "--cpus-per-gpu=2"}, map[string]string{"TresPerNode": gres + "shard:9", "TresPerJob": "", "MinMemoryNode": "200M", "MinCPUsNode": "2", "NumCPUs": "2", "MemPerTres": "", "CpusPerTres": ""}},
 	} {
 		id, err := s.Cluster.Sbatch(t.Context(), minicluster.DefaultUser, append(append([]string{"--time=5", "--output=share-%j"}, c.args...), "share.sh")...)
 		must(t, err)

@@ -1,6 +1,7 @@
 package minicluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,7 +49,7 @@ const backupRunFolder = "run/slurmctld-backup"
 func (c *Cluster) startOn(host int) (*daemon, error) {
 	name, conf, own := "slurmctld", c.opts.PluginConf, "run/slurmctld"
 	if host == 1 {
-		name, conf, own = "slurmctld-backup", c.opts.BackupPluginConf, backupRunFolder
+		name, conf, own = "slurmctld-backup", cmp.Or(c.opts.BackupPluginConf, conf), backupRunFolder
 	}
 	var env []string
 	if conf != "" {

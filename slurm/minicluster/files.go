@@ -140,6 +140,11 @@ func copyFile(source, target string) (err error) {
 	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	if info.Mode()&0o111 != 0 {
+		// A process that is forked while a program is open for writing has it open, too, until its own exec, and so long nobody can run it.
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+	}
 	out, err := os.OpenFile(target, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o644)
 	if err != nil {
 		return err

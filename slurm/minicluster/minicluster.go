@@ -43,7 +43,7 @@ type Options struct {
 	Lua string
 	// PluginConf is given to slurmctld as GRESIZE_PLUGIN_CONF when it is not empty.
 	PluginConf string
-	// Backup runs a second slurmctld, the backup of the first, as if on another host; both have the folder of the state. BackupPluginConf is its PluginConf.
+	// Backup runs a second slurmctld, the backup of the first, as if on another host; both have the folder of the state. BackupPluginConf is its PluginConf, where that is another.
 	Backup           bool
 	BackupPluginConf string
 	// SlurmUser is the account of slurmctld, DefaultSlurmUser when empty.

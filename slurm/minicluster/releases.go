@@ -5,9 +5,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/gresize/gresize/slurm/request"
 )
 
-// releases are those of Slurm that tools/setup puts into folders, the oldest first.
+// releases are those of Slurm that tools/setup puts into folders, the oldest first; tools/slurmroot/releases reads them here, too.
 var releases = []string{"20.11", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"}
 
 // everyChange are those of them on which every change is tested: one in the middle and the newest.
@@ -22,6 +24,14 @@ func Releases() []string {
 	case len(chosen) > 0:
 		return chosen
 	case os.Getenv("GRESIZE_NIGHTLY") != "":
+		return slices.Clone(releases)
+	}
+	return slices.Clone(everyChange)
+}
+
+// KnownReleases are all of them in `make nightly`, whatever release the tests run on.
+func KnownReleases() []string {
+	if os.Getenv("GRESIZE_NIGHTLY") != "" {
 		return slices.Clone(releases)
 	}
 	return slices.Clone(everyChange)
@@ -44,6 +54,14 @@ func RootForTest(t Testing, release string) string {
 		t.Skipf("no Slurm %s on this machine (tools/setup slurm-%s)", release, release)
 	}
 	return root
+}
+
+// NeedsRelease skips a test about something that a release of Slurm has not yet.
+func NeedsRelease(t Testing, release string, since request.Version) {
+	t.Helper()
+	if v, err := request.ParseVersion(release); err != nil || !v.AtLeast(since.Major, since.Minor, 0) {
+		t.Skipf("Slurm %s has no such thing: it came with %02d.%02d", release, since.Major, since.Minor)
+	}
 }
 
 // defaultRoot is the root of a cluster that names none: that of the one release that the tests run on, else this machine's.

@@ -25,12 +25,10 @@ func TestVariants(t *testing.T) {
 			}, "SLURM_STEPMGR=gpu1"},
 		} {
 			t.Run(release+" "+v.name, func(t *testing.T) {
+				NeedsRelease(t, release, v.since)
 				options := Default()
 				options.Root = RootForTest(t, release)
 				v.change(&options)
-				if version, err := readVersion(t.Context(), options.Root, "/usr/sbin/slurmctld"); err != nil || !version.AtLeast(v.since.Major, v.since.Minor, 0) {
-					t.Skipf("Slurm %s has no such thing: %v", release, err)
-				}
 				c := ForTest(t, options)
 				_, out := run(t, c, "--gpus=rtx3060:1", "--wrap", "srun sh -c 'echo step on $SLURMD_NODENAME with $CUDA_VISIBLE_DEVICES'; env; scontrol show step $SLURM_JOB_ID; test -e "+c.MungeSocket()+" || echo no munge")
 				if !strings.Contains(out, "step on gpu1 with 0\n") || !strings.Contains(out, v.want) {

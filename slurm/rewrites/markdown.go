@@ -98,6 +98,8 @@ func (r Row) short() string {
 	switch {
 	case r.Outcome == Restored:
 		return "restored"
+	case r.Outcome == Unsaid:
+		return "restored, late"
 	case r.Outcome == Runs && r.Srun != sees:
 		return "runs, srun: " + r.Srun
 	}
@@ -116,6 +118,43 @@ func Markdown(rows []Row) string {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", code(r.Asked), r.Target, cell(r.Outcome), code(r.Dropped), code(r.Sent), cell(r.Undone), code(r.Job), cell(r.Srun), code(r.Environment))
 	}
 	return b.String()
+}
+
+// Read is what a page says of each release, the oldest first.
+func Read(page string) []Found {
+	var all []Found
+	for _, section := range strings.Split(page, "\n"+heading)[1:] {
+		title, text, _ := strings.Cut(section, "\n")
+		var rows []Row
+		for line := range strings.Lines(text) {
+			cells := strings.Split(strings.TrimSpace(line), " |")
+			if len(cells) != 10 || cells[0] == "| asked" || strings.HasPrefix(line, "|---") {
+				continue
+			}
+			for i, c := range cells {
+				cells[i] = strings.ReplaceAll(strings.Trim(strings.TrimSpace(strings.TrimPrefix(c, "|")), "`"), `\|`, "|")
+			}
+			rows = append(rows, Row{cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8]})
+		}
+		for _, name := range strings.Split(title, ", ") {
+			if v, err := request.ParseVersion(name); err == nil {
+				all = append(all, Found{v, rows})
+			}
+		}
+	}
+	return all
+}
+
+// With puts what was found anew in the place of what was known of those releases.
+func With(known, anew []Found) []Found {
+	all := slices.DeleteFunc(slices.Clone(known), func(k Found) bool {
+		return slices.ContainsFunc(anew, func(f Found) bool { return f.Version.Major == k.Version.Major && f.Version.Minor == k.Version.Minor })
+	})
+	all = append(all, anew...)
+	slices.SortFunc(all, func(a, b Found) int {
+		return cmp.Or(cmp.Compare(a.Version.Major, b.Version.Major), cmp.Compare(a.Version.Minor, b.Version.Minor))
+	})
+	return all
 }
 
 // Section cuts the rows of a release out of the page, whatever its micro number; empty: there are none.

@@ -132,6 +132,8 @@ const (
 	Runs = "runs"
 	// Restored: no node has what it was changed to, so it was given its own request back.
 	Restored = "BadConstraints, runs with its own request again"
+	// Unsaid is the same where the controller does not say so: the job waited, and no other did any more.
+	Unsaid = "waits and nobody says for what, runs with its own request again"
 )
 
 // Options say on which Slurm the table is run.
@@ -304,8 +306,8 @@ type job struct {
 	asked   request.Request
 	result  request.Request
 	waiting bool
-	// restored tells that the job could not start and has its own request back.
-	restored bool
+	// restored is Restored or Unsaid where the job could not start and has its own request back.
+	restored string
 }
 
 func (t *table) prepare() error {
@@ -441,7 +443,8 @@ func (t *table) record(ctx context.Context, id string) (client.Job, error) {
 
 // finish waits for the jobs that were let go.
 func (t *table) finish(ctx context.Context) error {
-	const limit = 2 * time.Minute
+	const limit, silence = 2 * time.Minute, 15 * time.Second
+	progress := time.Now()
 	for deadline := time.Now().Add(limit); ; {
 		left := 0
 		for _, j := range t.jobs {
@@ -455,13 +458,16 @@ func (t *table) finish(ctx context.Context) error {
 			switch {
 			case record.Ended():
 				t.describe(j, record)
-				j.waiting = false
-			case strings.HasPrefix(record.Reason, "BadConstraints") && !j.restored:
+				j.waiting, progress = false, time.Now()
+			case j.restored == "" && (strings.HasPrefix(record.Reason, "BadConstraints") || record.Unexplained() && time.Since(progress) > silence):
 				// What gresized does then, so that nobody's job stays stuck.
 				if refusal := t.update(ctx, j.id, request.Difference(j.result, j.asked)); refusal != "" {
 					j.row.Outcome, j.waiting = "BadConstraints, and its own request is refused: "+refusal, false
 				}
-				j.result, j.kind.Node, j.restored = j.asked, "", true
+				j.result, j.kind.Node, j.restored = j.asked, "", Restored
+				if record.Unexplained() {
+					j.restored = Unsaid
+				}
 				left++
 			case time.Now().After(deadline):
 				j.row.Outcome, j.row.Job, j.waiting = record.State+" "+record.Reason, shown(record.Request), false
@@ -496,8 +502,8 @@ func (t *table) describe(j *job, record client.Job) {
 		j.row.Outcome = "runs with another request"
 	case j.kind.Node != "" && record.NodeList != j.kind.Node:
 		j.row.Outcome = "runs on " + record.NodeList
-	case j.restored:
-		j.row.Outcome = Restored
+	case j.restored != "":
+		j.row.Outcome = j.restored
 	default:
 		j.row.Outcome = Runs
 	}
