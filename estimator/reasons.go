@@ -19,7 +19,7 @@ var meanings = map[string]meaning{
 	"symbol_missing":       {text: "a CUDA function was wanted that the virtual GPU does not have", ours: true},
 	"stub_missing":         {text: "a CUDA library was wanted that the virtual GPU does not have", ours: true},
 	"other_architecture":   {text: "this PyTorch is built for another processor than that of this machine", ours: true},
-	"no_cuda_compiler":     {text: "the command compiles CUDA sources, and this machine has no CUDA toolkit (nvcc) to do it with", ours: true},
+	"no_cuda_compiler":     {text: "the command compiles sources of C++ or CUDA, and this machine lacks a program for that (Ninja, or nvcc of the CUDA toolkit)", ours: true},
 	"no_step_seen":         {text: "no training step was seen", hint: "a step is one of an optimizer: inference alone is not covered"},
 	"budget_spent":         {text: "the run was ended before enough was seen", hint: "--budget gives it more time"},
 	"script_failed":        {text: "the command failed"},

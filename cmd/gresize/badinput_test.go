@@ -130,6 +130,8 @@ func TestBadInput(t *testing.T) {
 		{name: "a torch that is broken by itself", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + missing(t, "'no numpy'") + "'); import torch"}, status: statusFailed, reason: "script_failed"},
 		{name: "CUDA sources and no compiler for them", command: []string{real, "-c", "from torch.utils import cpp_extension\ncpp_extension.CUDA_HOME = None\n" +
 			"cpp_extension.load_inline('twice', [''], ['__global__ void twice(float *x) { *x *= 2; }'])"}, status: statusUnknown, reason: "no_cuda_compiler"},
+		{name: "sources and no Ninja", command: []string{"env", "PATH=/nowhere", real, "-c", "from torch.utils import cpp_extension\n" +
+			"cpp_extension.load_inline('twice', ['int twice(int x) { return 2 * x; }'], functions=['twice'])"}, status: statusUnknown, reason: "no_cuda_compiler"},
 		{name: "no program of Python's", command: []string{"/bin/true"}, status: statusUnknown, reason: "no_torch"},
 		// The words of the competitor's faults: text decides nothing, an error that was caught is one.
 		{name: "the words alone", command: []string{"sh", "-c", "echo 'torch.OutOfMemoryError: CUDA out of memory' >&2; exit 1"}, status: statusFailed, reason: "script_failed"},

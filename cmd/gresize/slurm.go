@@ -117,5 +117,5 @@ func findPlugin() (string, error) {
 			return found[0], nil
 		}
 	}
-	return "", fmt.Errorf("found no %s among Slurm's plugins: name the file", loadcheck.FileName)
+	return "", fmt.Errorf("found no %s among Slurm's plugins: install the package gresize-slurm-plugin-RELEASE with the release of this slurmctld (slurmctld -V), or name the file", loadcheck.FileName)
 }

@@ -44,6 +44,17 @@ func TestSlurmCheckWithoutSlurmConf(t *testing.T) {
 	}
 }
 
+// TestSlurmCheckBeforeThePluginIsInstalled names the package that is missing.
+func TestSlurmCheckBeforeThePluginIsInstalled(t *testing.T) {
+	var out, said bytes.Buffer
+	if installed, err := findPlugin(); err == nil {
+		t.Skipf("a plugin is installed: %s", installed)
+	}
+	if code := run(t.Context(), []string{"slurm", "check"}, &out, &said); code != exitError || !strings.Contains(said.String(), "install the package gresize-slurm-plugin-RELEASE") {
+		t.Errorf("exit code %d: %s", code, said.String())
+	}
+}
+
 // TestSlurmCheckOfNoPlugin: of a plugin that is not there it is said that it is not there, and nothing of a slurm.conf that nobody named.
 func TestSlurmCheckOfNoPlugin(t *testing.T) {
 	t.Setenv("SLURM_CONF", "")

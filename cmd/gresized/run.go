@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"os/user"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,7 +32,6 @@ import (
 	"github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
-	"github.com/gresize/gresize/estimator/account"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/release"
@@ -63,7 +63,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("gresized", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	path := flags.String("config", "/etc/gresize/gresize.toml", "read the configuration from `FILE`")
-	check := flags.String("check", "", "check the configuration in `FILE` and end")
+	check := false
+	flags.BoolFunc("check", "check the configuration in `FILE` (default: that of -config) and end", func(file string) error {
+		check = true
+		if file != "true" { // -check=FILE
+			*path = file
+		}
+		return nil
+	})
 	version := flags.Bool("version", false, "print the version and end")
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -71,38 +78,45 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		}
 		return exitUsage
 	}
-	if flags.NArg() > 0 {
-		fmt.Fprintf(stderr, "gresized: unexpected argument %q\n", flags.Arg(0))
+	rest := flags.Args()
+	if check && len(rest) > 0 {
+		*path, rest = rest[0], rest[1:]
+	}
+	if len(rest) > 0 {
+		fmt.Fprintf(stderr, "gresized: unexpected argument %q\n", rest[0])
 		return exitUsage
 	}
 	if *version {
 		fmt.Fprintln(stdout, "gresized version", release.Version())
 		return exitOK
 	}
-	if set(flags, "check") {
-		return checkOnly(*check, stdout, stderr)
+	if check {
+		return checkOnly(*path, stdout, stderr)
 	}
 	logger := slog.New(systemd.LogHandler(stderr))
 	if err := serve(ctx, *path, logger); err != nil {
+		var faults config.Faults
+		if errors.As(err, &faults) { // for whoever wrote the file
+			tellFaults(stderr, faults)
+			return exitFailed
+		}
 		logger.Error("gresized ends", "error", err)
 		return exitFailed
 	}
 	return exitOK
 }
 
-// set says whether a flag was given, if only as "": a variable of a script may be empty.
-func set(flags *flag.FlagSet, name string) (given bool) {
-	flags.Visit(func(f *flag.Flag) { given = given || f.Name == name })
-	return given
+func tellFaults(stderr io.Writer, faults config.Faults) {
+	for _, fault := range faults {
+		fmt.Fprintf(stderr, "gresized: %v\n", fault)
+	}
 }
 
 func checkOnly(path string, stdout, stderr io.Writer) int {
 	s, impossible, err := site.Load(path)
 	var faults config.Faults
 	errors.As(err, &faults)
-	for _, fault := range append(faults, impossible...) {
-		fmt.Fprintf(stderr, "gresized: %v\n", fault)
-	}
+	tellFaults(stderr, append(faults, impossible...))
 	if len(faults)+len(impossible) > 0 {
 		return exitFailed
 	}
@@ -119,7 +133,7 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 	}
 	for _, name := range c.Socket.AllowUsers {
 		if _, err := userID(name); err != nil {
-			warn(&config.FileError{Field: "socket.allow_users", Problem: fmt.Sprintf("user %q: %v: gresized does not start here", name, err), Hint: "name SlurmUser there"})
+			warn(&config.FileError{Field: "socket.allow_users", Problem: fmt.Sprintf("there is no user %q on this machine: gresized does not start here", name), Hint: "name SlurmUser there"})
 		}
 	}
 	if c.Web.Listen != "" {
@@ -230,10 +244,6 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	counters := metrics.New(metrics.Build{Version: release.Version(), Slurm: version.String()}, metrics.Live{
 		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
 		Mode: func() string { return string(manager.Mode()) }, States: slices.Concat(jobs.OpenStates, jobs.LastStates), Ready: working.ready, Backlog: manager.Backlog,
-		ProbesFailing: func() (bool, int, int64) {
-			f := manager.ProbesFailing()
-			return !f.Since.IsZero(), f.Owners, f.Opened
-		},
 	})
 	log.Observe(counters.Observed)
 	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager.Proving(counters.Timed(manager)), Heartbeat: beats, Logger: logger})
@@ -347,7 +357,7 @@ func userIDs(names []string) ([]uint32, error) {
 	for _, name := range names {
 		uid, err := userID(name)
 		if err != nil {
-			return nil, fmt.Errorf("socket.allow_users: user %q: %w: name SlurmUser there", name, err)
+			return nil, fmt.Errorf("socket.allow_users: there is no user %q: name SlurmUser there", name)
 		}
 		uids = append(uids, uid)
 	}
@@ -355,9 +365,9 @@ func userIDs(names []string) ([]uint32, error) {
 }
 
 func userID(name string) (uint32, error) {
-	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-		return uint32(uid), nil
+	if u, err := user.Lookup(name); err == nil {
+		name = u.Uid
 	}
-	u, err := account.ByName(name)
-	return u.UID, err
+	uid, err := strconv.ParseUint(name, 10, 32)
+	return uint32(uid), err
 }

@@ -49,6 +49,11 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"-check", filepath.Join(dir, "none")}, exitFailed, "no such file"},
 		{[]string{"-config", filepath.Join(dir, "none")}, exitFailed, "no such file"},
 		{[]string{"-check", ""}, exitFailed, "no such file"},
+		{[]string{"-check", "-config", good}, exitOK, "mode shadow"},
+		{[]string{"-config", filepath.Join(dir, "none"), "-check"}, exitFailed, "no such file"},
+		{[]string{"-check=" + good}, exitOK, "mode shadow"},
+		{[]string{"-check", good, "word"}, exitUsage, "word"},
+		{[]string{"-check", write("empty", "")}, exitFailed, "version: missing (write version = 1 as the first line)"},
 		{[]string{"--version"}, exitOK, "gresized version "},
 		{[]string{"-nonsense"}, exitUsage, "nonsense"},
 		{[]string{"word"}, exitUsage, "word"},
@@ -60,7 +65,14 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%q: exit code %d, want %d, saying %q:\n%s", c.args, code, c.code, c.says, text)
 		}
 	}
+	// One who starts it by hand is told in a sentence, not in a line of a log.
 	var out, errors bytes.Buffer
+	run(t.Context(), []string{"-config", filepath.Join(dir, "none")}, &out, &errors)
+	if text := errors.String(); !strings.HasPrefix(text, "gresized: "+filepath.Join(dir, "none")+": there is no configuration") {
+		t.Errorf("without a configuration: %s", text)
+	}
+	out.Reset()
+	errors.Reset()
 	if code := run(t.Context(), []string{"-check", scontrol("sound", "exit 0")}, &out, &errors); code != exitOK || strings.Contains(errors.String(), "scontrol") {
 		t.Errorf("a Slurm that answers: %d, %s", code, errors.String())
 	}

@@ -10,7 +10,8 @@ import (
 var (
 	missingLibrary = regexp.MustCompile(`\b(lib(?:cu|nv|nccl)[A-Za-z0-9_.+*\[\]-]*).*(?:cannot open shared object file|not found in the system path)`)
 	// What PyTorch's and DeepSpeed's builders of extensions say where a program with CUDA sources finds no toolkit.
-	missingCompiler = regexp.MustCompile("^CUDA_HOME (?:environment variable is not set|does not exist)")
+	// PyTorch looks for Ninja first, and then for nvcc.
+	missingCompiler = regexp.MustCompile(`^(?:CUDA_HOME (?:environment variable is not set|does not exist)|Ninja is required to load C\+\+ extensions)`)
 	missingSymbol   = regexp.MustCompile("undefined symbol: ([A-Za-z0-9_]+)|version `([A-Za-z0-9_.]+)' not found")
 )
 
