@@ -5,6 +5,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 
 BUILD ?= build
+comma := ,
 GO ?= go
 export GRESIZE_CACHE ?= /var/cache/gresize
 
@@ -23,8 +24,16 @@ GOSEC := github.com/securego/gosec/v2/cmd/gosec@v2.22.10
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 NFPM := github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 
-# Go refuses to stamp a version where git refuses to read the folder (another owner, no git).
-GO_BUILD := $(GO) build -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+# From 1.21 on, Go fetches the release that go.mod wants; a distribution may have told it not to. `tools/setup go` says so where it cannot.
+export GOTOOLCHAIN ?= auto
+
+# Go refuses to stamp a revision where git refuses to read the folder (another owner, no git). The version is the one that packages get.
+GO_BUILD := $(GO) build -v -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
+GO_LINK := -X github.com/gresize/gresize/estimator/release.stamped=$(shell packaging/version)
+
+# gresize and gresized hold the log's SQLite, which is C. Linked with all of the C library that they need, they run on every Linux of their architecture,
+# however old its own is. Where there is no libc.a they are linked as usual, and need a C library like the one here.
+GO_STATIC := $(if $(filter /%,$(shell $(or $(CC),cc) -print-file-name=libc.a)),-linkmode external -extldflags -static)
 
 .PHONY: help
 help: ## This menu
@@ -35,32 +44,37 @@ help: ## This menu
 # --- use
 
 .PHONY: demo
-demo: setup-slurm build ## A real three-node Slurm on this machine and four jobs that get another GPU
+demo: need-go setup-slurm build ## A real three-node Slurm on this machine and four jobs that get another GPU
 	@tools/setup torch $(DEMO_TORCH)
 	@tools/own-root ./examples/demo/run
 
 .PHONY: tour
-tour: setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin: the way of a site, on this machine in some minutes
+tour: need-go setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin: the way of a site, on this machine in some minutes
 	@tools/setup torch $(DEMO_TORCH)
 	@tools/own-root ./examples/tour/run
 
 .PHONY: build
-build: ## The programs, the virtual GPU and the plugin, in build/
+build: need-go ## The programs, the virtual GPU and the plugin, in build/
 	@mkdir -p $(BUILD)
 	@flock $(BUILD)/.lock $(MAKE) build-programs build-man build-vgpu build-plugin
 	@echo "built: gresize and gresized in $(BUILD)/bin, what they start in $(BUILD)/libexec, the virtual GPU in $(BUILD)/lib, the plugin in $(BUILD)/plugin"
 	@echo "next: $(BUILD)/bin/gresize estimate -- python train.py, \`make demo\` for a Slurm on this machine, or \`make install\`"
 
 .PHONY: setup
-setup: setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
+setup: need-go setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
 	@tools/setup torch $(TEST_TORCH)
+	@tools/setup ninja
 	@tools/setup $(TEST_SLURM)
 
 # --- work on it
 
 .PHONY: test
 test: setup build ## Everything tested, with real Slurm daemons and real PyTorch wheels
-	@tools/own-root $(GO) test -p 2 -timeout 30m ./...
+	@echo "test: the results come package by package, the first after some minutes; cmd/gresize, e2e and estimator/vgpu take longest"
+	@tools/own-root $(GO) test -p 2 -timeout $(TEST_TIMEOUT) ./...
+
+# What hangs is ended so; how long a sound package takes, the load of the machine decides.
+TEST_TIMEOUT ?= 80m
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck, gosec, known vulnerabilities, GCC's analyzer, the laws of the house, shell and Python syntax
@@ -122,15 +136,19 @@ clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
 
 # --- parts, one at a time: `make build` holds a lock, for two that build at once would take each other's files away
 
-.PHONY: setup-slurm build-programs build-man build-vgpu build-plugin
+.PHONY: need-go setup-slurm build-programs build-man build-vgpu build-plugin
+need-go:
+	@GO="$(GO)" tools/setup go
+
 setup-slurm:
 	@tools/setup slurm
 
 # The programs that run on compute nodes and as root need no C library.
 build-programs:
 	@mkdir -p $(BUILD)/bin $(BUILD)/libexec $(BUILD)/lib
-	@$(GO_BUILD) -o $(BUILD)/bin/ ./cmd/gresize ./cmd/gresized
-	@CGO_ENABLED=0 $(GO_BUILD) -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch ./cmd/gresize-epilog ./cmd/gresize-estimator
+	@tools/telling "build: compiling gresize and gresized (the first time with all of Go's library and SQLite)" \
+		$(GO_BUILD) $(if $(GO_STATIC),-tags netgo$(comma)osusergo$(comma)sqlite_omit_load_extension) -ldflags "$(GO_LINK) $(GO_STATIC)" -o $(BUILD)/bin/ ./cmd/gresize ./cmd/gresized
+	@CGO_ENABLED=0 tools/telling "build: compiling what runs on nodes" $(GO_BUILD) -ldflags "$(GO_LINK)" -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch ./cmd/gresize-epilog ./cmd/gresize-estimator
 	@rm -rf $(BUILD)/lib/profiles && mkdir -p $(BUILD)/lib/profiles
 	@cp estimator/gpu/profiles/*.json $(BUILD)/lib/profiles/
 

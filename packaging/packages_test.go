@@ -4,12 +4,14 @@ package packaging
 import (
 	"archive/tar"
 	"bytes"
+	"debug/elf"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -108,6 +110,29 @@ func debFiles(t *testing.T, deb string) map[string]packedFile {
 	}
 }
 
+// runsOnAnOldLibrary looks at the symbols that a program or library wants of the C library: RHEL 7 has 2.17, RHEL 8 has 2.28.
+func runsOnAnOldLibrary(t *testing.T, name string, data []byte) {
+	t.Helper()
+	if !bytes.HasPrefix(data, []byte(elf.ELFMAG)) {
+		return
+	}
+	file, err := elf.NewFile(bytes.NewReader(data))
+	if err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	symbols, err := file.ImportedSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		t.Errorf("%s: %v", name, err)
+	}
+	for _, s := range symbols {
+		version, ok := strings.CutPrefix(s.Version, "GLIBC_2.")
+		if minor, err := strconv.Atoi(strings.Split(version, ".")[0]); ok && (err != nil || minor > 17) {
+			t.Errorf("%s needs %s of the C library's version %s", name, s.Name, s.Version)
+		}
+	}
+}
+
 func TestFilesOfThePackages(t *testing.T) {
 	out := makePackages(t, "KINDS=deb", "DEB_COMPRESSION=none", "VERSION=1.2.3-rc.4")
 	deb := one(t, out, "gresize_1.2.3~rc.4-1_*.deb")
@@ -177,6 +202,7 @@ func TestFilesOfThePackages(t *testing.T) {
 		if bytes.Contains(f.data, []byte(root+"/")) {
 			t.Errorf("%s names the folder in which it was built", name)
 		}
+		runsOnAnOldLibrary(t, name, f.data)
 	}
 	if got := output(t, "dpkg-deb", "--info", deb, "conffiles"); got != "/etc/gresize/gresize.toml\n" {
 		t.Errorf("conffiles: %q", got)
@@ -207,6 +233,7 @@ func TestFilesOfThePackages(t *testing.T) {
 		if bytes.Contains(f.data, []byte(root+"/")) {
 			t.Errorf("%s names the folder in which it was built", name)
 		}
+		runsOnAnOldLibrary(t, name, f.data)
 	}
 	if len(libraries) != 1 || filepath.Base(libraries[0]) != "job_submit_gresize.so" {
 		t.Errorf("the plugin's package holds %v", libraries)

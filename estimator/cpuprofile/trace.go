@@ -28,9 +28,7 @@ const (
 	ZeroGradPrefix  = "Optimizer.zero_grad#"
 	BackwardMark    = "gresize.backward"
 	ToDeviceMark    = "gresize.to_device"
-	// OnDevicePrefix stands before the address, in hexadecimal, of what the program has on the card at that moment.
-	OnDevicePrefix = "gresize.on_device "
-	ModulePrefix   = "nn.Module: "
+	ModulePrefix    = "nn.Module: "
 	// NodePrefix begins the operator in which a node of the backward graph is run.
 	NodePrefix = "autograd::engine::evaluate_function: "
 )

@@ -3,9 +3,14 @@ package release
 
 import "runtime/debug"
 
-// Version is the version of this program: that of its module, or the revision
-// that it was built from.
+// stamped is set by the linker: the version of the packages.
+var stamped string
+
+// Version is the version of this program: the one of its package, of its module, or the revision that it was built from.
 func Version() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

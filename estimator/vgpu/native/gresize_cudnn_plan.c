@@ -29,6 +29,26 @@
 
 #include "cudnn_workspace_key.h"
 #include "cudnn_workspace.h"
+#include "glibc.h"
+
+#if defined(__x86_64__)
+/*
+ * The start files of a C library from 2.34 on ask for a new version of this
+ * one name, and would keep the program from starting on an older library. The
+ * linker leads them here (--wrap); nothing of ours wants constructors, which an
+ * older library would not run for them.
+ */
+__asm__(".symver start_main,__libc_start_main@GLIBC_2.2.5");
+typedef int main_function(int, char **, char **);
+int start_main(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+int __wrap___libc_start_main(main_function *, int, char **, void (*)(void), void (*)(void), void (*)(void), void *);
+
+int __wrap___libc_start_main(main_function *main, int count, char **words, void (*init)(void), void (*fini)(void),
+                             void (*rtld_fini)(void), void *stack_end)
+{
+    return start_main(main, count, words, init, fini, rtld_fini, stack_end);
+}
+#endif
 
 enum {
     DESCRIPTION_MAX_BYTES = 64 * 1024,

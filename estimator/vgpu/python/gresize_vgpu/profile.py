@@ -49,7 +49,6 @@ class Profile:
         self.counts = weakref.WeakKeyDictionary()
         self.optimizers = weakref.WeakSet()
         self.thread = None
-        self.before = {}  # bytes on the card when the recording began, by address
         self.trace = "none"
         self.done = False
         self.lock = threading.RLock()
@@ -93,7 +92,6 @@ class Profile:
             )
             self.profiler.start()
         self.thread = threading.get_ident()
-        self.before = self.state.there()
         self.state.recording = True
 
     def stop(self, reason):
@@ -158,8 +156,7 @@ class Profile:
     # -- the report
 
     def weights(self):
-        """Parameters and buffers in the order in which Module.to moves them, and what else was on the card before anything was recorded: [bytes, kind],
-        where kind is 0 with a gradient, 1 without, 2 no parameter."""
+        """Parameters and buffers in the order in which Module.to moves them: [bytes, kind], where kind is 0 with a gradient, 1 without, 2 a buffer."""
         torch = self.torch
         modules = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module)]
         children = set()
@@ -171,7 +168,7 @@ class Profile:
         def add(tensor, kind):
             if tensor is None or not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.device.type != "cpu":
                 return
-            storage = redirect.storage_of(tensor)
+            storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
             if storage.data_ptr() in seen or not tensor.numel():
                 return
             seen.add(storage.data_ptr())
@@ -193,8 +190,6 @@ class Profile:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     add(parameter, 0)
-        if self.recording == WHOLE:
-            found += [[size, 2] for address, size in self.before.items() if address not in seen and size]
         return found[:MOST_WEIGHTS]
 
     def write(self, reason, exception=None):
@@ -297,11 +292,7 @@ def _wrap_step(profile, cls):
 
     @functools.wraps(original)
     def step(self, *args, **kwargs):
-        profile.state.local.stepping = True
-        try:
-            result = original(self, *args, **kwargs)
-        finally:
-            profile.state.local.stepping = False
+        result = original(self, *args, **kwargs)
         _quietly(profile.on_step, self)
         return result
 
