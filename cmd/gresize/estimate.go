@@ -41,6 +41,7 @@ type estimateFlags struct {
 	json      bool
 	bundle    string
 	noSandbox bool
+	quick     bool
 	progress  bool
 	output    bool
 	whatIfs   []string
@@ -76,8 +77,9 @@ The first word is the answer:
 "Needed" is what PyTorch reserves at its peak and what lies outside of it (context,
 libraries); "at most" is the upper end of the interval. The confidence says how far
 both may be trusted: exact, high, low, unknown; each step down names its reasons.
-Only the first steps are run: memory that the command takes later, in a validation
-with larger batches for example, is not in the figure.
+The first steps are run as they are, and give a first answer. Then the command goes
+on in time-lapse, with a few batches of each data loader, to its end or until nothing
+new is seen; --quick leaves that out.
 
 --what-if runs the command again on another GPU, with another batch size, or with
 other settings of PyTorch's allocator (PYTORCH_CUDA_ALLOC_CONF), one row of a table
@@ -120,6 +122,7 @@ func (flags *estimateFlags) add(cmd *cobra.Command) {
 	f.StringVar(&flags.estimator, "estimator", bundled.Default, "the `estimator` that answers, see gresize estimator list")
 	f.BoolVar(&flags.faithful, "faithful", false, "with --estimator xmem, horus or another that was published: as its program computes, faults included")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that the command may take")
+	f.BoolVar(&flags.quick, "quick", false, "stop at the first answer: do not follow the command in time-lapse to its end")
 	f.BoolVar(&flags.json, "json", false, "print the answer as JSON")
 	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command as it is: it may change files, send mail, submit jobs")
 	f.BoolVar(&flags.progress, "progress", false, "show progress also where standard error is no terminal")
@@ -236,7 +239,7 @@ func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progr
 	if f.job != nil {
 		o.Script, o.Dir, o.VisibleDevices = f.job.Script, f.job.Dir, o.GPU.VisibleDevices(f.gpus)
 	}
-	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, release.Version()
+	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Quick, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, f.quick || o.Quick, release.Version()
 	if f.output {
 		o.Output = cmd.ErrOrStderr()
 	}

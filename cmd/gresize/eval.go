@@ -212,7 +212,7 @@ func (f *evalFlags) answers(cmd *cobra.Command, table string, rows []eval.Row, m
 		Run: func(ctx context.Context, w eval.Workload, card *gpu.Profile, r trace.Recording) (*trace.Bundle, error) {
 			command := append([]string{python, scriptOf(folder, w)}, strings.Fields(w.Arguments)...)
 			result, err := probe.Run(ctx, probe.Options{
-				Command: command, GPU: card, Budget: f.timeout, Recording: r, NoSandbox: f.noSandbox, Version: release.Version(),
+				Command: command, GPU: card, Budget: f.timeout, Recording: r, NoSandbox: f.noSandbox, Quick: true, Version: release.Version(),
 			})
 			return result.Bundle, err
 		},

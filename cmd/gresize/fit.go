@@ -145,7 +145,7 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 			return reading{}, err
 		}
 		progress.begin(fmt.Sprintf("batch %d: ", batch))
-		result, err := flags.run(cmd, probe.Options{Command: command, Env: newEnv, GPU: profile}, progress)
+		result, err := flags.run(cmd, probe.Options{Command: command, Env: newEnv, GPU: profile, Quick: true}, progress)
 		if err != nil {
 			return reading{}, err
 		}

@@ -72,6 +72,8 @@ func (p *progressLine) show(x probe.Progress) {
 	defer p.mu.Unlock()
 	state := "starting"
 	switch {
+	case x.Answered:
+		state = fmt.Sprintf("first answer: %s reserved; going on in time-lapse", logview.GiB(x.PeakReservedBytes))
 	case x.Steps > 0:
 		state = fmt.Sprintf("%s, %s reserved", quantity.Count(x.Steps, "step"), logview.GiB(x.PeakReservedBytes))
 	case x.Ranks > 0:

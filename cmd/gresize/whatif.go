@@ -128,6 +128,7 @@ func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, pro
 	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
 	for i, o := range options {
 		progress.begin(fmt.Sprintf("%d of %d: ", i+1, len(options)))
+		o.Quick = true
 		result, err := flags.run(cmd, o, progress)
 		if err != nil {
 			return err

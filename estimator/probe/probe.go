@@ -61,6 +61,8 @@ type Options struct {
 	Devices int
 	// Steps is the number of optimizer steps after which a run is stopped once its peak is flat.
 	Steps int
+	// Quick ends the run once a first answer is known.
+	Quick bool
 	// Budget is the time that the command may take.
 	Budget time.Duration
 	// VisibleDevices is the CUDA_VISIBLE_DEVICES of the command; empty: it has none.
@@ -304,7 +306,7 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	})
 	add, err := r.options.Engine.Environment(EngineOptions{
 		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
-		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
+		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Quick: r.options.Quick, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
 		Recording: r.options.Recording,
 	}, env)
 	if err != nil {

@@ -18,6 +18,8 @@ type Progress struct {
 	// TorchSeen says that a process has begun to use PyTorch.
 	TorchSeen bool
 	Steps     int
+	// Answered says that a first answer is known, and that the command is followed further in time-lapse.
+	Answered bool
 	// Ranks is the number of cards in use, and PeakReservedBytes the most that PyTorch has reserved on one of them.
 	Ranks             int
 	PeakReservedBytes int64
@@ -61,6 +63,6 @@ func (r *run) progress(reportDir string, begin time.Time) Progress {
 		return p
 	}
 	p.TorchSeen, p.Steps, p.Ranks = reports.TorchSeen, reports.Steps, len(reports.Ranks)
-	p.PeakReservedBytes = reports.PeakReservedBytes
+	p.PeakReservedBytes, p.Answered = reports.PeakReservedBytes, reports.TimeLapse
 	return p
 }

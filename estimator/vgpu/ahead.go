@@ -30,6 +30,14 @@ type Ahead struct {
 	BatchSpread float64 `json:"batch_spread,omitempty"`
 }
 
+// How the Python layer says that a program was followed in time-lapse; anything else is the error that it met there.
+const (
+	lapseOn         = "on" // it still is, or was ended without a word
+	lapseProgram    = "program"
+	lapseNothingNew = "nothing_new"
+	lapseBudget     = "budget"
+)
+
 // spreadFactor is by how many times the spread of the batches that were seen the interval is widened: a choice, fitted to nothing.
 const spreadFactor = 2
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -163,7 +164,11 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}
 	if r.Reason == reasonStopped {
-		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s%s: memory that is taken later is not in the figure", r.seen(), notRead(r.Coverage.LoadersUnread), notEvaluated(r.Coverage.EvaluationsAhead)))
+		later := "memory that is taken later is not in the figure"
+		if r.Coverage.TimeLapse == lapseProgram {
+			later = "batches and turns that were left out are taken to need no more"
+		}
+		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s%s: %s", r.seen(), notRead(r.Coverage.LoadersUnread), notEvaluated(r.Coverage.EvaluationsAhead), later))
 	}
 	if r.Reason == reasonStopped {
 		a.judgeAhead(&r.Coverage.Ahead, r.PeakReservedBytes)
@@ -199,6 +204,18 @@ func (a *answer) judgeRank(r *rankReport) {
 
 // seen says how far the program was followed.
 func (r *rankReport) seen() string {
+	steps := quantity.Count(r.Steps, "step")
+	switch r.Coverage.TimeLapse {
+	case "":
+	case lapseProgram:
+		return fmt.Sprintf("%s were seen, and the rest of the program in time-lapse to its end", steps)
+	case lapseNothingNew:
+		return fmt.Sprintf("%s were seen, and what followed in time-lapse until nothing new came", steps)
+	case lapseBudget, lapseOn:
+		return fmt.Sprintf("%s were seen, and what followed in time-lapse as far as there was time", steps)
+	default:
+		return fmt.Sprintf("%s were seen, and what followed in time-lapse, up to an error that real batches may not lead to (%s)", steps, r.Coverage.TimeLapse)
+	}
 	if r.Coverage.EpochsCutShort {
 		return fmt.Sprintf("%d steps were seen, and what follows an epoch that is cut short", r.Steps)
 	}

@@ -52,7 +52,7 @@ func TestWhatALaterStepDoes(t *testing.T) {
 }
 
 // runEach runs cases of a script in processes that are forked from one that has imported PyTorch: a start of it for each would take minutes.
-func runEach(t *testing.T, release, script string, cases []string) map[string]*outcome {
+func runEach(t *testing.T, release, script string, cases []string, more ...string) map[string]*outcome {
 	t.Helper()
 	root := t.TempDir()
 	for _, name := range cases {
@@ -60,7 +60,7 @@ func runEach(t *testing.T, release, script string, cases []string) map[string]*o
 			t.Fatal(err)
 		}
 	}
-	all := runInterpreter(t, torchtest.Python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), "GRESIZE_PROBE_SECONDS=300")
+	all := runInterpreter(t, torchtest.Python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), append(more, "GRESIZE_PROBE_SECONDS=300")...)
 	outcomes := map[string]*outcome{}
 	for _, name := range cases {
 		o := &outcome{output: all.output, failed: all.failed || strings.Contains(all.output, "failed: "+name+"\n")}

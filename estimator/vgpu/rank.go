@@ -35,7 +35,10 @@ type Coverage struct {
 	// LoadersUnread are data loaders that were made and not read; LargerLoaderUnread: one has a larger batch than all that were.
 	LoadersUnread int `json:"loaders_unread,omitempty"`
 	// EpochsCutShort: a data loader was ended early so that what follows an epoch, such as a validation, was seen.
-	EpochsCutShort     bool `json:"epochs_cut_short,omitempty"`
+	EpochsCutShort bool `json:"epochs_cut_short,omitempty"`
+	// TimeLapse is how the program was followed after the first answer: to its own end, to that of the time for it, until nothing new
+	// came, or to an error. Empty: it was not.
+	TimeLapse          string `json:"time_lapse,omitempty"`
 	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
 	// Ahead is what a later step, or the end of the program, may bring.
 	Ahead
@@ -105,7 +108,7 @@ func newRankReports(p *process) []rankReport {
 		base.HostPeakBytes, base.BeganUnix, base.WallSeconds = py.HostPeakBytes, py.BeganUnix, py.WallSeconds
 		base.Coverage.Torch, base.Coverage.KnownRelease = py.Torch, knownRelease(py.Torch)
 		base.Coverage.ValuesReadBack, base.Coverage.ValuesPerStep = py.ValuesReadBack, py.valuesPerStep()
-		base.Coverage.EpochsCutShort = py.EpochsCutShort
+		base.Coverage.EpochsCutShort, base.Coverage.TimeLapse = py.EpochsCutShort, py.TimeLapse
 		base.Coverage.Ahead = py.Ahead.cut()
 		base.Coverage.Decisions, base.Coverage.LoadersUnread, base.Coverage.LargerLoaderUnread = py.Decisions, py.LoadersUnread, py.LargerLoaderUnread
 		base.Coverage.Values = py.Values
@@ -249,7 +252,7 @@ func parseRank(data []byte) (rankReport, error) {
 	if r.PeakAllocatedBytes > r.PeakReservedBytes {
 		return r, fmt.Errorf("peak_allocated_bytes is larger than peak_reserved_bytes")
 	}
-	r.Coverage.Torch = clip(r.Coverage.Torch)
+	r.Coverage.Torch, r.Coverage.TimeLapse = clip(r.Coverage.Torch), clip(r.Coverage.TimeLapse)
 	if err := errors.Join(checkPlace(r.GlobalRank, &r.WorldSize, r.Node), checkCommunicators(r.Communicators)); err != nil {
 		return r, err
 	}

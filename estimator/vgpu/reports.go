@@ -137,6 +137,8 @@ type Python struct {
 	LoadersUnread int        `json:"loaders_unread"`
 	// EpochsCutShort: a data loader was ended early so that what follows an epoch was seen.
 	EpochsCutShort bool `json:"epochs_cut_short"`
+	// TimeLapse says how the program was followed after the first answer; empty: it was not.
+	TimeLapse string `json:"time_lapse"`
 	Ahead
 	LargerLoaderUnread bool    `json:"larger_loader_unread"`
 	IdleOptimizer      bool    `json:"idle_optimizer"`
@@ -185,8 +187,10 @@ func (p *Python) valuesPerStep() float64 {
 type Reports struct {
 	// TorchSeen says that some process imported PyTorch; CPUOnly that none of its builds knows CUDA.
 	TorchSeen, CPUOnly bool
-	// Stopped says that the run was ended on purpose because enough was seen.
+	// Stopped says that enough was seen for an answer, and that the run was ended on purpose, or goes on in time-lapse.
 	Stopped bool
+	// TimeLapse says that a process goes on after its first answer.
+	TimeLapse bool
 	// BudgetSpent says that the run was ended on purpose because its time was over.
 	BudgetSpent bool
 	// OutOfMemory says that an allocation was refused and the program did not get over it.
@@ -365,7 +369,7 @@ func ParsePython(data []byte) (*Python, error) {
 		sizes = append(sizes, d.PeakAllocatedBytes, d.PeakReservedBytes, d.PeakRequestedBytes)
 		counts = append(counts, d.Segments, d.Retries, d.OOMs)
 	}
-	p.Python, p.Torch, p.Reason, p.Foreign = clip(p.Python), clip(p.Torch), clip(p.Reason), clip(p.Foreign)
+	p.Python, p.Torch, p.Reason, p.Foreign, p.TimeLapse = clip(p.Python), clip(p.Torch), clip(p.Reason), clip(p.Foreign), clip(p.TimeLapse)
 	if p.CUDA != nil {
 		*p.CUDA = clip(*p.CUDA)
 	}
@@ -428,6 +432,7 @@ func sumUp(processes []process) (Reports, error) {
 			r.TorchSeen = true
 			r.CPUOnly = r.CPUOnly && py.Reason == reasonCPUOnly
 			r.Stopped = r.Stopped || py.Reason == reasonStopped
+			r.TimeLapse = r.TimeLapse || py.TimeLapse == lapseOn
 			r.BudgetSpent = r.BudgetSpent || py.Reason == reasonBudgetSpent
 			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
 			if py.Reason == reasonRunning && py.CUDAInitialized && !p.usedGPU() && !failed {

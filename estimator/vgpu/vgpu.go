@@ -38,6 +38,8 @@ type Options struct {
 	// Steps and Seconds end the run; 0 leaves the defaults of the Python layer.
 	Steps   int
 	Seconds float64
+	// Quick ends the run once a first answer is known; the program is not followed in time-lapse then.
+	Quick bool
 	// Values is the policy by which questions are answered that only a kernel could answer; empty means PolicyLow.
 	Values string
 	// WithoutPython leaves the Python layer out: a job on a virtual card then runs to its own end.
@@ -83,6 +85,9 @@ func Environment(o Options, base []string) ([]string, error) {
 	}
 	if o.Seconds > 0 {
 		env = append(env, "GRESIZE_PROBE_SECONDS="+strconv.FormatFloat(o.Seconds, 'f', 3, 64))
+	}
+	if o.Quick {
+		env = append(env, "GRESIZE_PROBE_QUICK=1")
 	}
 	if o.Values != "" {
 		env = append(env, "GRESIZE_VGPU_VALUES="+o.Values)

@@ -38,6 +38,11 @@ def hook_exit():
     atexit.register = register
 
 
+def came():
+    """The interpreter ends: what was registered for that has been called."""
+    _at_exit.clear()
+
+
 def _waiting():
     """Functions that something else than the training loop may call."""
     for thread in threading.enumerate():

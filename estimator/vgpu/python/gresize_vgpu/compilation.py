@@ -1,4 +1,5 @@
 """What is done before a compiler looks at the program: hooks that it would trace through step aside."""
+import functools
 import importlib
 import sys
 
@@ -8,6 +9,21 @@ COMPILER = "torch._dynamo"
 DYNAMO = COMPILER + ".eval_frame"
 # What a compiled function calls first, by release: it says that what is run from now on is traced.
 ENTRANCES = ("_maybe_set_eval_frame", "set_eval_frame")
+
+
+def before_scripts(torch, retire):
+    """Have retire() called before TorchScript reads a function's source."""
+    original = torch.jit.script
+
+    @functools.wraps(original)
+    def script(*args, **kwargs):
+        try:
+            retire()
+        except Exception:
+            report.complain()
+        return original(*args, **kwargs)
+
+    torch.jit.script = script
 
 
 def before(torch, retire):

@@ -83,7 +83,7 @@ class Growth:
         self.motions, self.scale = motions, scale
 
     def places(self, statements, scope, most):
-        """(node, steps) of the sizes that a later step makes larger, and when they are largest; None where that cannot be told."""
+        """(node, steps, whether the turns of loops alone move it) of the sizes that a later step makes larger, and when they are largest; None where that cannot be told."""
         for node in self.scale.taken(statements, scope):
             sizes = ()
             if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and path_of(node.iter.func) == "range":
@@ -100,7 +100,7 @@ class Growth:
             found = [g for size in sizes for g in self.grows(size, scope, most, isinstance(node, ast.Subscript))]
             self.motions.bounding = False
             if found:
-                yield node, None if None in found else max(found)
+                yield node, None if None in found else max(found), all(self.motions.survey(size, scope).by_turns() for size in sizes)
 
     def _of_comprehension(self, node, scope):
         made = [node.value] if isinstance(node, ast.DictComp) else [node.elt]

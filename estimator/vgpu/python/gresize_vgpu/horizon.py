@@ -81,6 +81,10 @@ class Horizon:
         self.until = None
         self.ending = None  # (file, line, time): the program's end is waited for, for what comes there
         self.changing, self.evaluating, self.growing = [], [], []
+        self.turning = False
+        self.by_turns = set()  # what was named of that depends on nothing but the turns of loops, of which time-lapse leaves out no kind
+        self.outer = False  # what is being looked at depends on no counter of steps
+        self.of_the_whole = set()  # what was named of that: a program that was followed to its end has been through it
         self.waited = []  # counters of objects that are to open a branch soon
         self.lines = {}  # filename -> lines that called for a backward pass or a step
         self.lists = lists.Lists()
@@ -161,12 +165,25 @@ class Horizon:
         self.name(self.changing, self.ending[0], self.ending[1], None)
         return True
 
+    def settle(self, left_out, unsettled):
+        """The program was followed to its own end; left_out: of batches or turns some did not come by, so that counters of steps have not come as far;
+        unsettled: nor did all kinds of turns."""
+        for doubts in (self.changing, self.evaluating, self.growing):
+            doubts[:] = [t for t in doubts if left_out and t not in self.of_the_whole and (unsettled or doubts is self.growing or t not in self.by_turns)]
+
     def name(self, what, filename, line, ahead):
         text = "%s line %d%s" % (os.path.basename(filename), line, ", %d step%s later" % (ahead, "s" if ahead > 1 else "") if ahead else "")
         self.say(what, text)
 
-    @staticmethod
-    def say(what, text):
+    def say(self, what, text):
+        if self.outer:
+            self.of_the_whole.add(text)
+        elif text in self.of_the_whole:
+            self.of_the_whole.remove(text)
+        if not self.turning:
+            self.by_turns.discard(text)
+        elif text not in self.changing + self.evaluating:
+            self.by_turns.add(text)
         if len(what) < MOST_NAMED and text not in what:
             what.append(text)
 
@@ -211,7 +228,9 @@ class Look:
                 self._loop(loop, loops[i - 1] if i else None, moment, stepping)
                 stepping = False
             if not loops and self.frames[0][2]:  # a caller of what trains
+                self.horizon.outer = True
                 self._behind(_behind_line(frame), None, moment, frame.f_code.co_filename)
+                self.horizon.outer = False
         for scope in self.reach.scopes:
             filename = sources.code_of(scope.function).co_filename
             body = sources.body_of(scope.node)
@@ -221,8 +240,10 @@ class Look:
         if trainer is not None:
             what, text = trainer
             self.horizon.say({"changes": self.horizon.changing, "keeps": self.horizon.growing}.get(what, self.horizon.evaluating), text)
+        self.horizon.outer = True
         for filename, line in grids.Grids(self.frame, self.frames, self.reach.scopes, self.fed).places():
             self.horizon.name(self.horizon.changing, filename, line, None)
+        self.horizon.outer = False
         for filename, line in chosen.functions(self.frames, self.reach.scopes, self.horizon.lines):
             self.horizon.name(self.horizon.changing, filename, line, None)
 
@@ -235,6 +256,7 @@ class Look:
 
     def _loop(self, loop, inner, moment, stepping):
         left = self.turns_left(loop, moment) if stepping else UNBOUNDED
+        self.horizon.outer = not stepping
         body = [s for s in loop.node.body] if inner is None else _without(loop.node.body, inner.node)
         if left > 0:
             self._branches(body, loop.node, moment, loop.filename, left, stepping)
@@ -244,8 +266,10 @@ class Look:
             kept = comprehended.kept(body, loop, moment)
             if kept is not None:
                 self.horizon.name(self.horizon.growing, loop.filename, kept, None)
+        self.horizon.outer = True
         if not stepping or not self.fed:  # what is behind a loop that a data loader feeds is seen
             self._behind(loop.behind, loop.node, moment, loop.filename)
+        self.horizon.outer = False
 
     def _end(self):
         """After how many steps the only loop of the program is through, if it says so and that is soon."""
@@ -362,7 +386,9 @@ class Look:
             elif keeps:
                 self.horizon.name(self.horizon.growing, filename, first.lineno, None)
             if what and not (what == light.CHANGES and self._waits(branch.test, value, scope, survey, filename, first)):
+                self.horizon.turning = survey.by_turns() and not _adds_up(side, scope)
                 self._found(what, filename, first, ahead if stepping and certain else None, stepping and certain and not survey.own)
+        self.horizon.turning = False
         return None
 
     def _waits(self, test, value, scope, survey, filename, first):
@@ -424,11 +450,36 @@ class Look:
     def _sizes(self, statements, scope, filename, left):
         if self._late(filename):
             return
-        for node, ahead in self.growth.places(statements, scope, left):
+        for node, ahead, self.horizon.turning in self.growth.places(statements, scope, left):
             soon = ahead is not None and ahead <= self.allowed_steps
             self._found(light.CHANGES, filename, node, ahead if soon else None, soon)
         for node, what in self.shifts.places(statements, scope, left):
+            self.horizon.turning = self.motions.survey(node, scope).by_turns()
             self._found(what, filename, node, None, False)
+        self.horizon.turning = False
+
+
+ADDING = ("append", "extend", "insert", "add", "update", "setdefault", "heappush", "put", "appendleft")
+
+
+def _adds_up(side, scope, depth=0):
+    """Whether some statements, or the functions of the program's that they call, change a thing by what it was: the k-th time they do something else."""
+    for node in sources.inside(side if isinstance(side, list) else [side]):
+        if isinstance(node, (ast.AugAssign, ast.Global, ast.Nonlocal, ast.Yield)):
+            return True
+        if isinstance(node, ast.Assign):
+            names = {ast.dump(t).replace("Store()", "Load()") for t in node.targets}
+            if any(ast.dump(n) in names for n in ast.walk(node.value)) or any(not isinstance(t, ast.Name) for t in node.targets):
+                return True
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr in ADDING:
+                return True
+            callee = resolve(node.func, scope)
+            if sources.is_users_function(callee):
+                inner = sources.called(callee, node, scope)
+                if inner is None or depth == 4 or _adds_up(sources.body_of(inner.node), inner, depth + 1):
+                    return True
+    return False
 
 
 def _goes_through_optimizers(node, frame):

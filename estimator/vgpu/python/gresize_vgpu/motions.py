@@ -32,12 +32,20 @@ class Still:
         self.value, self.known = value, known
 
 
+def _goes_through(motion):
+    """The motion of what a loop goes through: in time-lapse its turns come by, or those of them that differ."""
+    motion.by_turns = True
+    return motion
+
+
 class Linear:
     """A counter of the turns of the loop that steps. Its values were observed where a step ended, which need not be where a test asks for it:
     counts are the lines of its loop that count on, None where a function does; steps are those where a step ended."""
 
     def __init__(self, begin, stride, scope=None, counts=(), steps=()):
         self.begin, self.stride, self.scope, self.counts, self.steps = begin, stride, scope, counts, steps
+
+    by_turns = False
 
     def shifts(self, line, scope):
         """By how many turns the value may differ from the observed one where a test stands."""
@@ -61,6 +69,8 @@ class Own:
         self.now, self.stride, self.most, self.values, self.over = now, stride, most, values, over
         self.counted = counted  # (scope, line) of where it is counted up
 
+    by_turns = False
+
     def to_come(self, numbers):
         if self.values is not None:
             return self.values[:MOST_VALUES]
@@ -83,17 +93,39 @@ class Drifts:
     """It moves, and where to is not known."""
 
 
+def _is_noted(part, scope):
+    """Whether turning.py sees what is done here with a number. A float that stands before it asks it for nothing."""
+    if isinstance(part, ast.BinOp):
+        floats = any(isinstance(n.value if isinstance(n, ast.Constant) else resolve(n, scope), float) for n in ast.walk(part.left) if isinstance(n, (ast.Constant, ast.Name, ast.Attribute, ast.Subscript)))
+        return not floats and isinstance(part.op, (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod))
+    if isinstance(part, ast.Compare):
+        return all(isinstance(c, (ast.Tuple, ast.List)) or not isinstance(op, (ast.In, ast.NotIn)) for op, c in zip(part.ops, part.comparators))
+    if isinstance(part, ast.UnaryOp):
+        return isinstance(part.op, ast.Not)
+    if isinstance(part, ast.Subscript):
+        return isinstance(getattr(part.slice, "value", None), (int, str)) or isinstance(getattr(getattr(part.slice, "value", None), "value", None), (int, str))
+    if isinstance(part, ast.Call):
+        return getattr(part.func, "id", None) in ("min", "max")
+    return not isinstance(part, ast.expr) or isinstance(part, (ast.Name, ast.Attribute, ast.Constant, ast.BoolOp, ast.IfExp, ast.Tuple, ast.List))
+
+
+def _is_range(loop):
+    return isinstance(loop, ast.For) and isinstance(loop.iter, ast.Call) and getattr(loop.iter.func, "id", None) == "range"
+
+
 class Survey:
     """What of an expression moves."""
 
     def __init__(self):
         self.linear, self.drifts, self.own, self.numbers = {}, False, {}, set()
+        self.noted = True  # it is reckoned in ways that the number of a turn takes note of
 
     def take(self, other):
         self.linear.update(other.linear)
         self.own.update(other.own)
         self.numbers.update(other.numbers)
         self.drifts = self.drifts or other.drifts
+        self.noted = self.noted and other.noted
 
     def turns_of_a_step(self):
         """A loop that gathers gradients takes several turns for one step."""
@@ -103,6 +135,10 @@ class Survey:
 
     def moves(self):
         return self.drifts or bool(self.linear) or bool(self.own)
+
+    def by_turns(self):
+        """Whether nothing moves it but the turns of loops."""
+        return self.noted and not self.drifts and all(m.by_turns for m in itertools.chain(self.linear.values(), self.own.values()))
 
 
 class Motions:
@@ -159,7 +195,8 @@ class Motions:
             if observed and all(v is not None for v in observed) and any(v != observed[0] for v in observed):
                 stride = _stride(observed)
                 if stride is not None:
-                    return Linear(observed[-1], stride, scope, self._counts(path, loops[-1]), loop.lines)
+                    counter = Linear(observed[-1], stride, scope, self._counts(path, loops[-1]), loop.lines)
+                    return _goes_through(counter) if path in [path_of(getattr(each.node, "target", None)) for each in loops if _is_range(each.node)] else counter
                 changes = True
                 break
         else:
@@ -194,7 +231,7 @@ class Motions:
             values = [resolve(node, OneName(root, i)) for i in items]
             plain = list(dict.fromkeys(v for v in values if isinstance(v, PLAIN)))
             if len(plain) > 1:
-                return Own(resolve(node, scope), values=plain)
+                return _goes_through(Own(resolve(node, scope), values=plain))
         return None
 
     def _of_property(self, getter, owner, scope):
@@ -214,7 +251,7 @@ class Motions:
         now = resolve(target, scope) if path_of(target) is not None else None
         if isinstance(items, range):
             left = (items[-1] - now) // items.step if type(now) is int and items and now in items else len(items)
-            return [(path_of(target), Own(now, items.step, left, over=0) if type(now) is int else Drifts())]
+            return [(path_of(target), _goes_through(Own(now, items.step, left, over=0)) if type(now) is int else Drifts())]
         if items == "counts":
             return [(path_of(target), Own(now, 1, over=0) if type(now) is int else Drifts())]
         if isinstance(target, (ast.Tuple, ast.List)):
@@ -249,7 +286,7 @@ class Motions:
         if all(v is not None and not isinstance(v, ast.AugAssign) for v, _ in given):
             if all(isinstance(v, ast.Constant) for v, _ in given):
                 values = list(dict.fromkeys([value] + [v.value for v, _ in given]))
-                return Own(value, values=values) if plain and len(values) > 1 else Still(value, isinstance(value, PLAIN))
+                return _goes_through(Own(value, values=values)) if plain and len(values) > 1 else Still(value, isinstance(value, PLAIN))
             if len(given) == 1 and (_is_scalar(given[0][0]) or isinstance(value, PLAIN) and self.survey(*given[0]).moves()):
                 return Derived(*given[0])
         if not isinstance(value, PLAIN):
@@ -299,7 +336,7 @@ class Motions:
             if isinstance(v, ast.For):
                 items = _items(v.iter, scope)
                 if isinstance(items, range) and len(items):
-                    return Own(items[0], items.step, len(items))
+                    return _goes_through(Own(items[0], items.step, len(items)))
                 return Own(0, 1) if items == "counts" or path_of(getattr(v.iter, "func", v)) == "enumerate" else Still()
         begins = [v for v in values if v is not None and not isinstance(v, ast.AugAssign)]
         if len(begins) == len(values):
@@ -329,6 +366,7 @@ class Motions:
                 found.numbers.add(part.value)
             if isinstance(part, ast.Call) and not is_pure(part) and self._call_moves(part, scope):
                 found.drifts = True
+            found.noted = found.noted and _is_noted(part, scope)
         for path, where in paths_in(node):
             motion = self.of(path, where, scope)
             if isinstance(motion, Linear):
@@ -559,7 +597,7 @@ def _one_of(target, items, scope):
     values = list(dict.fromkeys(v for v in items if isinstance(v, PLAIN)))
     if len(values) < 2:
         return [(path, Still(resolve(target, scope), len(values) == 1))]
-    return [(path, Own(resolve(target, scope), values=values))]
+    return [(path, _goes_through(Own(resolve(target, scope), values=values)))]
 
 
 def _combinations(choices):

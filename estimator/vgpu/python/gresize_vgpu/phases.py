@@ -1,9 +1,12 @@
-"""Lets a program go on from its training to what follows an epoch, such as a validation, without running the whole epoch.
+"""Lets a program go on from its training to what follows an epoch, such as a validation, without reading the whole epoch.
 
-Once enough steps were seen, the data loaders in use say that they are at their end. The program then does what it does after an epoch, its next loaders
-give some batches each, and the run is stopped in the next epoch. What a validation takes is thus in the figure.
+Once enough steps were seen, the data loader in use says that it is at its end. The program then does what it does after an epoch, and its next loaders
+give some batches each, until the next epoch has begun: what a validation takes is thus in the figure. In time-lapse (timelapse.py) a loader gives a few
+batches and then the last of them again, as many as it has in all where there is time for that, so that the program counts as it would.
 """
+import copy
 import functools
+import math
 import os
 import sys
 import time
@@ -12,6 +15,12 @@ import time
 BATCHES_AFTER = 3
 # Optimizer steps of the next epoch before the run is stopped: the memory of both phases together has been seen then.
 STEPS_AFTER = 2
+# In time-lapse, what a loader may take of the time that is left, and at most: the first that is read of a data set. The n-th takes an n-th of the second share, since
+# it has mostly nothing new.
+FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
+MOST_PASS_SECONDS = 3.0
+# Of checkpoints, in time-lapse.
+MOST_SAVED_BYTES = 512 << 20
 # What follows an epoch may take as long as all before it, and at least this; so may the steps of the next epoch, which on a busy machine show late that the peak rests.
 LEAST_SECONDS = 10.0
 # What all batches to come of such a loader may leave behind without being worth a word.
@@ -21,8 +30,8 @@ MOST_LEFT_BYTES = 16 << 20
 class Phases:
     """Whether epochs are being cut short, and what was seen since."""
 
-    def __init__(self, steadiness):
-        self.steadiness = steadiness
+    def __init__(self, steadiness, fault):
+        self.steadiness, self.fault = steadiness, fault
         self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
         self.workers = set()  # processes of loaders
         self.active = False
@@ -32,6 +41,11 @@ class Phases:
         self.deadline, self.allowed = None, LEAST_SECONDS
         self.given = self.given_before = 0
         self.fed = False  # the last step took a batch from a loader
+        self.lapse = self.loops = None
+        self.passed = {}  # (id of a data set, samples in a batch) -> it, how often it was read in time-lapse, and a batch of it
+        self.loaders = 0  # data sets that were read in time-lapse
+        self.saved = 0  # bytes of checkpoints, in time-lapse
+        self.left_out = False  # a loader was ended before its time
 
     def hook(self, torch):
         self._hook_save(torch)
@@ -44,18 +58,26 @@ class Phases:
 
         @functools.wraps(original)
         def next_batch(self):
-            if phases.at_end(self):
+            if phases.looking(phases.at_end, self):
                 phases.hold(self, torch, True)
                 raise StopIteration
             reads = self.__dict__.pop("_gresize_reads", None)
             if reads is not None:
                 reads()
+            if phases.lapse is not None:
+                batch = phases.looking(phases.again, self)
+                if batch is not None:
+                    phases.hold(self, torch)
+                    return batch
             batch = original(self)
             phases.given += 1
             phases.look_at(self, batch)
+            self._gresize_given = getattr(self, "_gresize_given", 0) + 1
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
                 phases.hold(self, torch)
+                if phases.lapse is not None and self._gresize_given >= self.__dict__.get("_gresize_own", math.inf):
+                    phases.keep(self, batch)
             return batch
 
         iterator.__next__ = next_batch
@@ -67,8 +89,14 @@ class Phases:
 
         @functools.wraps(original)
         def save(*args, **kwargs):
-            # A checkpoint of a run like this is of use to nobody, and takes room and time; it takes no memory of the GPU.
-            return None if phases.turned else original(*args, **kwargs)
+            # A checkpoint of a run like this is of use to nobody but the program itself, which may read it again, and takes room and time.
+            if phases.turned and (phases.lapse is None or phases.saved > MOST_SAVED_BYTES):
+                return None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if phases.lapse is not None:
+                    phases.saved += _size_of(args[1] if len(args) > 1 else kwargs.get("f"))
 
         torch.save = save
 
@@ -85,13 +113,14 @@ class Phases:
         """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""
         try:
             held = iterator.__dict__.setdefault("_gresize_held", [])
-            held.append(torch.cuda.memory_allocated())
+            if len(held) <= BATCHES_AFTER:
+                held.append(torch.cuda.memory_allocated())
             if not ended:
                 return
             left = [b - a for a, b in zip(held[1:], held[2:])]  # the first leaves its last tensors until the next
             held.clear()
             if len(left) >= 2 and min(left) > 0:
-                to_come = len(iterator) - BATCHES_AFTER
+                to_come = len(iterator) - max(iterator.__dict__.pop("_gresize_left", 0), BATCHES_AFTER)
                 if min(left) * to_come > MOST_LEFT_BYTES:
                     text = "of a loader of %s %d %s not read, and each leaves %d bytes" % (
                         type(iterator._dataset).__name__, to_come, "batch was" if to_come == 1 else "batches were", min(left))
@@ -100,17 +129,78 @@ class Phases:
         except Exception:  # a stream has no length
             pass
 
+    def looking(self, function, iterator):
+        try:
+            return function(iterator)
+        except Exception as e:
+            self.fault(e)
+            return None
+
     def at_end(self, iterator):
         if not self.active:
             return False
-        if not self.turned:  # the one that training reads from
-            self.turned = True
+        if not self.turned and self.lapse is None:  # the one that training reads from
+            self.turned = self.left_out = True
             self.steadiness.keep(iterator)
             return True
-        if getattr(iterator, "_gresize_batches", 0) < BATCHES_AFTER:
-            return False
-        iterator._gresize_batches = 0  # a loader with persistent workers uses it again
+        given, held = getattr(iterator, "_gresize_given", 0), iterator.__dict__
+        if self.lapse is None:
+            if held.get("_gresize_batches", 0) < BATCHES_AFTER:
+                return False
+        else:
+            length = _length(iterator)
+            if "_gresize_until" not in held:
+                self.begin(iterator)
+            if given != length and (given < max(held["_gresize_own"], 1) or time.monotonic() < held["_gresize_until"]):
+                return False
+            self.left_out = self.left_out or given != length
+        self.turned = True
+        iterator._gresize_left = given
+        for name in ("_gresize_batches", "_gresize_given", "_gresize_until"):
+            held.pop(name, None)  # a loader with persistent workers uses it again
         return True
+
+    # -- in time-lapse
+
+    def go_on(self, lapse, loops):
+        """The first answer is known."""
+        self.active, self.lapse, self.loops = True, lapse, loops
+
+    def begin(self, iterator):
+        """A loader is asked for the first time in time-lapse, perhaps on its way. What a data set gives in another epoch is mostly what it gave before."""
+        if not self.steadiness.sources:  # the one that training reads from
+            self.steadiness.keep(iterator)
+        held = iterator.__dict__
+        known = self.passed.setdefault((id(iterator._dataset), _batch_size(iterator)), [iterator._dataset, 0, None])
+        self.loaders += not known[1]
+        self.loops.begun += 1
+        held["_gresize_known"], held["_gresize_own"] = known, BATCHES_AFTER
+        if known[1]:
+            held["_gresize_own"] = 1 if known[2] is None or known[1] & (known[1] - 1) == 0 else 0
+        share = NEXT_SHARE / known[1] if known[1] else FIRST_SHARE
+        known[1] += 1
+        held["_gresize_until"] = time.monotonic() + min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS)
+
+    @staticmethod
+    def keep(iterator, batch):
+        """The batch that is given again from here on: the largest so far."""
+        known, size = iterator._gresize_known, _elements(batch)
+        try:
+            if _on_card(batch):
+                known[2] = None
+            elif known[2] is None or size >= known[2][1]:
+                known[2] = _copy(batch), size
+        except Exception:
+            known[2] = None
+
+    @staticmethod
+    def again(iterator):
+        """The batch that a loader gives once more; None where it gives its next one."""
+        kept = iterator._gresize_known[2]
+        if kept is None or getattr(iterator, "_gresize_given", 0) < iterator._gresize_own:
+            return None
+        iterator._gresize_given = getattr(iterator, "_gresize_given", 0) + 1
+        return _copy(kept[0])
 
     def step(self):
         """A training step has ended."""
@@ -133,3 +223,45 @@ class Phases:
 
     def late(self):
         return self.deadline is not None and time.monotonic() > self.deadline
+
+
+def _length(iterator):
+    try:
+        return len(iterator)
+    except Exception:  # a stream has none
+        return None
+
+
+def _size_of(path):
+    try:
+        return os.path.getsize(path)
+    except (TypeError, OSError):
+        return MOST_SAVED_BYTES // 8  # a stream, which says nothing of its size
+
+
+def _batch_size(iterator):
+    return getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+
+
+def _parts(batch):
+    if isinstance(batch, dict):
+        return list(batch.values())
+    return list(batch) if isinstance(batch, (list, tuple)) else []
+
+
+def _on_card(batch):
+    """Whether some part of a batch lies on the card, where one that is kept would take room."""
+    return getattr(batch, "is_cuda", False) is True or any(_on_card(part) for part in _parts(batch))
+
+
+def _elements(batch):
+    return sum(t.numel() if hasattr(t, "numel") else _elements(t) for t in _parts(batch))
+
+
+def _copy(batch):
+    """A batch of the same tensors: what a program puts into it, or takes out, is its own."""
+    if type(batch) in (list, tuple):
+        return type(batch)(_copy(part) for part in batch)
+    if type(batch) is dict:
+        return {key: _copy(part) for key, part in batch.items()}
+    return copy.copy(batch) if not isinstance(batch, (int, float, str, bytes)) and not hasattr(batch, "storage") else batch

@@ -254,7 +254,9 @@ def write(watch, reason, exception=None, initializing=False):
     try:
         torch = watch.torch
         devices = watch.figures or devices_of(watch)
-        unread, larger = watch.loaders.unread()
+        unread, larger = (0, False) if watch.lapse.whole() else watch.loaders.unread()
+        if watch.lapse.active and reason == "running":
+            reason = "stopped"  # the first answer stands
         content = {
             "schema": SCHEMA,
             "pid": os.getpid(),
@@ -285,7 +287,8 @@ def write(watch, reason, exception=None, initializing=False):
             "loaders_unread": unread,
             "larger_loader_unread": larger,
             "epochs_cut_short": watch.phases.turned,
-            "changes_ahead": watch.horizon.changing,
+            "time_lapse": watch.lapse.said(),
+            "changes_ahead": watch.faults + watch.horizon.changing,
             "evaluations_ahead": watch.horizon.evaluating,
             "growth_ahead": watch.horizon.growing + watch.phases.keeping,
             "afterwards": watch.afterwards,

@@ -6,7 +6,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, afterwards, chosen, compilation, flights, horizon, layers, ledger, light, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, tuning, values
+from . import after_import, afterwards, chosen, compilation, flights, horizon, layers, ledger, light, loops, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, timelapse, tuning, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -14,6 +14,8 @@ DEFAULT_SECONDS = 120.0
 FLAT_STEPS = 2
 # A peak that never comes to rest is stopped all the same.
 MOST_TIMES_STEPS = 3
+# So many steps of an optimizer, and what it holds has its names; later ones cost time only.
+OBSERVED_STEPS = 2
 # A loop without any optimizer object updates by hand: this many backward passes stand for one step.
 BACKWARD_FACTOR = 4
 
@@ -42,6 +44,7 @@ class Watch:
         self.highest = {}  # device -> peaks that a reset of the counters would lose
         self.now = (0, 0, 0)  # bytes that are allocated on all devices, and that ever were; blocks of them
         self.optimizers = weakref.WeakSet()
+        self.optimizers_made, self.idle_at_first = 0, []
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
         self.done = False
@@ -52,10 +55,13 @@ class Watch:
         self.saves = values.Saves()
         self.steadiness = steadiness.Steadiness()
         self.flights = flights.Flights()
-        self.phases = phases.Phases(self.steadiness)
+        self.phases = phases.Phases(self.steadiness, self.fault)
         self.children = afterwards.Children(self.seconds)
+        self.lapse = timelapse.TimeLapse(self.seconds)
+        self.loops = loops.Loops(self.lapse, self.allocated_peak, self.fault)
         self.figures = None  # those of the devices, once they are not to change any more
         self.peak_of_training = 0  # before the epoch was cut short
+        self.faults = []  # of what looks at what comes later, in words
         self.afterwards = []  # places of the program that something else than its loop may come to
         self.horizon = horizon.Horizon(self.seconds)
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
@@ -86,6 +92,9 @@ class Watch:
         self.now = tuple(now)
         return allocated, reserved
 
+    def allocated_peak(self):
+        return self.peaks()[0] if self.cuda_used() else 0
+
     def keep_peaks(self, device):
         stats = report.memory_stats(self.torch, device)
         a, r = self.highest.get(device, (0, 0))
@@ -103,7 +112,9 @@ class Watch:
                 self.operators.arrived()
             self.backward_calls += 1
             self.saves.step()
-            _quietly(self.horizon.passing, sys._getframe())
+            if self.lapse.active:
+                return
+            self.looking(self.horizon.passing, sys._getframe())
             if len(self.optimizers) or self.optimizer_steps:
                 return
             if self.backward_calls % BACKWARD_FACTOR == 0:
@@ -114,13 +125,17 @@ class Watch:
             if self.operators is not None:
                 self.operators.arrived()
             self.saves.step()
-            if self.ledger is not None:
-                _quietly(self.ledger.mark, "optimizer_end")
-                _quietly(self.ledger.observe, self.optimizers)
+            self.loops.steps += 1
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
+            if self.ledger is not None:
+                _quietly(self.ledger.mark, "optimizer_end")
+                if not self.lapse.active or count <= OBSERVED_STEPS:
+                    _quietly(self.ledger.observe, self.optimizers)
+                if self.lapse.active:
+                    _quietly(self.ledger.mark, "step", self.loops.steps)
             if count == 1:
-                _quietly(self.horizon.lists.trains, optimizer)
+                self.looking(self.horizon.lists.trains, optimizer)
             if count == 1 and self.layers is not None:
                 _quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
@@ -129,25 +144,42 @@ class Watch:
             self._note(count)
 
     def _note(self, number):
-        if self.done:
+        if self.done or self.lapse.active:
             return
         if self.ledger is not None:
             _quietly(self.ledger.mark, "step", number)
         self.phases.step()
         if self.operators is not None:
             _quietly(self.operators.on_step, number)
-        _quietly(self.horizon.observe, sys._getframe())
+        self.looking(self.horizon.observe, sys._getframe())
         allocated, reserved = self.peaks()
         self.steadiness.step(*self.now)
         self.flights.step()
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
         if self.cuda_used() and self._enough(number) and not self._wants_more(number):
-            self.stop("stopped")
+            self._first_answer(allocated)
         elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
             report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
         if self.operators is not None:
             self.operators.go_on()
+
+    def _first_answer(self, allocated):
+        """Enough was seen for an answer. What the program does later is seen from here on, where there is time for it."""
+        if not timelapse.wanted() or not self.lapse.start(self.begin, allocated):
+            self.stop("stopped")
+            return
+        self.peak_of_training = allocated
+        self.idle_at_first = [weakref.ref(o) for o in self._idle()]
+        report.write(self, "stopped")
+        _quietly(self._write_lists)
+        self.phases.go_on(self.lapse, self.loops)
+
+    def look(self):
+        """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
+        allocated, reserved = self.peaks()
+        if self.lapse.see(allocated, reserved, len(self.loaders.made), self.phases.loaders, self.optimizers_made):
+            report.write(self, "stopped")
 
     def _wants_more(self, number):
         """Whether something is near that was not seen: a branch that the loop's counter opens, or what follows an epoch."""
@@ -157,8 +189,10 @@ class Watch:
                 return True
             if alone and self.children.busy(time.monotonic() - self.begin, self.phases.workers):
                 return True
-        except Exception:
-            report.complain()
+        except Exception as e:
+            self.fault(e)
+        if timelapse.wanted():
+            return False  # which sees what follows an epoch
         was = self.phases.active
         more = self.phases.wants_more(time.monotonic() - self.begin)
         if self.phases.active and not was:
@@ -166,6 +200,8 @@ class Watch:
         return more
 
     def flat(self):
+        if self.lapse.active and not self.lapse.rests():
+            return False
         if len(self.history) <= FLAT_STEPS:
             return False
         if not self.history[-1][2]:  # an allocator without counters: whether it rests is not known
@@ -175,7 +211,13 @@ class Watch:
 
     def idle_optimizer(self):
         """An optimizer that was made and has hardly been used: a second network whose turn comes late."""
-        return any(self.optimizer_steps.get(o, 0) < 2 for o in list(self.optimizers))
+        idle = self._idle()
+        if self.lapse.active:  # those that were made since are seen, or their turn was not waited for
+            idle = [o for o in idle if any(o is known() for known in self.idle_at_first)]
+        return bool(idle) and not self.lapse.whole()
+
+    def _idle(self):
+        return [o for o in list(self.optimizers) if self.optimizer_steps.get(o, 0) < 2]
 
     def _enough(self, number):
         if number < self.wanted_steps:
@@ -201,7 +243,8 @@ class Watch:
                     self._look_beyond()
                     report.write(self, reason)
                 report.flush_native()
-                self._write_lists()
+                if not self.lapse.active or self.peaks()[0] > self.lapse.first_peak + timelapse.NEW_BYTES:
+                    self._write_lists()
                 report.flush_streams()
                 self.saves.clean()
                 _quietly(ranks.leave)
@@ -213,13 +256,31 @@ class Watch:
         """What the steps could not show; the figures are written down already."""
         try:
             self.figures = report.devices_of(self)
+            if self.lapse.whole():
+                self.horizon.settle(self.phases.left_out or self.loops.left_out, self.loops.unsettled)
+                afterwards.came()
             self.afterwards = afterwards.places(light.Scale(), self.children)
             self.steadiness.sample(list(self.loaders.read))
-            self.horizon.changing.extend(chosen.larger_samples(self.loaders.waiting(), self.steadiness.most_elements))
+            if not self.lapse.whole():
+                self.horizon.changing.extend(chosen.larger_samples(self.loaders.waiting(), self.steadiness.most_elements))
             if self.peaks()[0] > self.peak_of_training:  # a validation whose batches differ counts where it is what needs most
                 self.steadiness.varies = self.steadiness.varies or self.steadiness.varies_later
-        except Exception:
-            report.complain()
+        except Exception as e:
+            self.fault(e)
+
+    def looking(self, function, *args):
+        """Calls what looks at what comes later."""
+        try:
+            return function(*args)
+        except Exception as e:
+            self.fault(e)
+
+    def fault(self, e):
+        """A look that failed has seen nothing: no answer may rest on it."""
+        report.complain()
+        text = "what comes later could not be looked at (%s)" % type(e).__name__
+        if text not in self.faults:
+            self.faults.append(text)
 
     def _write_lists(self):
         if self.ledger is not None and self.cuda_used():
@@ -248,8 +309,12 @@ class Watch:
             if self.done:
                 return
             exception = getattr(sys, "last_value", None)
-            if self.phases.active and not report.is_out_of_memory(self.torch, exception):
+            if self.lapse.active:
+                self.lapse.end(exception)
+            lapse = self.lapse.active and (exception is not None or self.phases.turned or self.loops.left_out)
+            if (lapse or self.phases.active and not self.lapse.active) and not report.is_out_of_memory(self.torch, exception):
                 # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
+                self.lapse.end(exception)
                 self.stop("stopped")
             self.done = True
             name = report.hide_from_measurement()
@@ -274,7 +339,12 @@ class Watch:
 def _budget(watch):
     while True:
         left = watch.seconds - (time.monotonic() - watch.begin)
-        if watch.phases.late() or watch.horizon.late():
+        if watch.lapse.active:
+            watch.looking(watch.look)
+            left = min(left, timelapse.LOOKS_EVERY_SECONDS)
+            if watch.lapse.over():
+                watch.stop("stopped")
+        elif watch.phases.late() or watch.horizon.late():
             watch.stop("stopped")
         if left <= 0:
             watch.stop("budget_spent")
@@ -309,6 +379,9 @@ def _hook_optimizers(watch, torch):
     def init(self, *args, **kwargs):
         original_init(self, *args, **kwargs)
         watch.optimizers.add(self)
+        watch.optimizers_made += 1
+        if timelapse.wanted():
+            watch.looking(watch.loops.arm, sys._getframe(1))
 
     optimizer_class.__init__ = init
     # torch.optim hides this module from its own namespace.
@@ -381,6 +454,8 @@ def start(torch):
     _quietly(watch.saves.hook, torch)
     # A compiler traces PyTorch's own functions; what follows values steps aside for it.
     _quietly(compilation.when_traced, torch, watch.calls)
+    _quietly(compilation.before, torch, watch.loops.retire)
+    _quietly(compilation.before_scripts, torch, watch.loops.retire)
     _quietly(watch.loaders.hook)
     _quietly(watch.phases.hook, torch)
     _quietly(tuning.watch_imports)

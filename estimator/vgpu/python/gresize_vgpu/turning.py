@@ -1,0 +1,198 @@
+"""The number of a loop's turn, which notes what the program asks of it: at which later turn another answer comes is then computed, not guessed.
+
+In time-lapse a counting loop hands out such numbers. They are ints (or floats, once divided) in every respect; what is reckoned from them knows how,
+and a comparison, or a use as a size, is noted with its place.
+"""
+import operator
+import sys
+
+MOST_NOTES = 64
+CHUNK = 1 << 20
+MOST_TURNS = 1 << 24
+# Without numpy every turn is asked by itself.
+MOST_TURNS_ALONE = 1 << 17
+
+
+class Question:
+    """A comparison at a place of the program: what was asked last, and how often each answer came."""
+
+    def __init__(self, place):
+        self.place = place
+        self.terms = self.compare = None
+        self.came = {True: 0, False: 0}
+        self.needed = {True: 3, False: 3}
+        self.next = {}  # answer -> the turn at which it comes next, or None
+
+    def ask(self, compare, left, right, answer):
+        if compare is not self.compare or (left, right) != self.terms:
+            self.compare, self.terms, self.next = compare, (left, right), {}
+        self.came[answer] += 1
+
+    def turn_of(self, answer, notes, after):
+        """The next turn with this answer; None where it comes no more."""
+        known = self.next.get(answer, -1)
+        if known is not None and known <= after:
+            known = self.next[answer] = _first(lambda turns: self.compare(_value(self.terms[0], notes, turns), _value(self.terms[1], notes, turns)), answer, after + 1, notes)
+        return known
+
+
+class Notes:
+    """What is asked of the numbers of one loop."""
+
+    def __init__(self, span):
+        self.span = span
+        self.now = None
+        self.terms = None, self
+        self.questions = {}  # place -> Question
+        self.sizes = {}  # place -> terms of a number that was reckoned there
+        self.largest = {}  # place -> (terms, the turn at which that number is largest)
+        self.given_up = False  # too much was asked
+
+    def number(self, turn):
+        self.now = self.span[turn]
+        return _of(self.now, self, self.terms)
+
+    def asked(self, compare, left, right, answer):
+        frame = sys._getframe(2)
+        place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
+        if place not in self.questions:
+            if len(self.questions) >= MOST_NOTES:
+                self.given_up = True
+                return
+            self.questions[place] = Question(place)
+        self.questions[place].ask(compare, left, right, bool(answer))
+
+    def reckoned(self, value, terms):
+        """What was reckoned from a number may become a size: C asks an int for nothing."""
+        frame = sys._getframe(2)
+        place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
+        if place in self.sizes or len(self.sizes) < MOST_NOTES:
+            self.sizes[place] = terms
+        else:
+            self.given_up = True
+        return _of(value, self, terms)
+
+    def landings(self, after):
+        """The turns behind one at which something is new, the next first."""
+        found = []
+        for question in list(self.questions.values()):
+            for answer in (True, False):
+                if question.came[answer] < question.needed[answer]:
+                    turn = question.turn_of(answer, self, after)
+                    if turn is not None:
+                        found.append((turn, question, answer))
+        for place, terms in list(self.sizes.items()):
+            known = self.largest.get(place)
+            if known is None or known[0] != terms:
+                known = self.largest[place] = terms, _largest(terms, self)
+            if known[1] is not None and known[1] > after:
+                found.append((known[1], None, None))
+        return sorted(found, key=lambda landing: landing[0])
+
+
+def _value(terms, notes, turns):
+    """What a number is at some turns of one loop; other loops stand still."""
+    if type(terms) is not tuple:
+        return terms
+    if terms[0] is None:
+        return turns * notes.span.step + notes.span.start if terms[1] is notes else terms[1].now
+    return terms[0](*[_value(t, notes, turns) for t in terms[1:]])
+
+
+def _chunks(first, count):
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        for turn in range(first, min(count, first + MOST_TURNS_ALONE)):
+            yield turn, turn, None
+        return
+    for begin in range(first, min(count, first + MOST_TURNS), CHUNK):
+        yield begin, numpy.arange(begin, min(begin + CHUNK, count), dtype=numpy.int64), numpy
+
+
+def _first(ask, answer, first, notes):
+    for begin, turns, numpy in _chunks(first, len(notes.span)):
+        found = ask(turns)
+        if numpy is None or not hasattr(found, "shape"):
+            if bool(found) == answer:
+                return begin
+        else:
+            places = numpy.flatnonzero(found if answer else ~found)
+            if len(places):
+                return begin + int(places[0])
+    return None
+
+
+def _largest(terms, notes):
+    best = None
+    for begin, turns, numpy in _chunks(0, len(notes.span)):
+        values = _value(terms, notes, turns)
+        if numpy is not None and hasattr(values, "shape"):
+            at = int(values.argmax())
+            value, turn = values[at], begin + at
+        else:
+            value, turn = values, begin
+        if best is None or value > best[0]:
+            best = value, turn
+    return None if best is None else best[1]
+
+
+def _reckoned(name, base):
+    function = getattr(operator, name.strip("_"), None) or {"__floordiv__": operator.floordiv, "__truediv__": operator.truediv}.get(name)
+    original = getattr(base, name)
+    reflected = getattr(base, "__r" + name[2:])
+
+    def forward(self, other):
+        result = original(self, other) if base is float or not isinstance(other, float) else getattr(float, name)(float(self), other)
+        return result if type(result) not in (int, float) else self.notes.reckoned(result, (function, self.terms, _terms(other)))
+
+    def backward(self, other):
+        result = reflected(self, other) if base is float or not isinstance(other, float) else getattr(float, name)(other, float(self))
+        return result if type(result) not in (int, float) else self.notes.reckoned(result, (function, _terms(other), self.terms))
+
+    return {name: forward, "__r" + name[2:]: backward}
+
+
+def _compared(name, base):
+    function, original = getattr(operator, name.strip("_")), getattr(base, name)
+
+    def compare(self, other):
+        answer = original(self, other)
+        if answer is not NotImplemented:
+            self.notes.asked(function, self.terms, _terms(other), answer)
+        return answer
+
+    return {name: compare}
+
+
+def _terms(value):
+    return value.terms if isinstance(value, (Turn, Part)) else value
+
+
+def _of(value, notes, terms):
+    kind = Turn if type(value) is int else Part
+    found = kind(value)
+    found.notes, found.terms = notes, terms
+    return found
+
+
+def _members(base):
+    members = {}
+    for name in ("__add__", "__sub__", "__mul__", "__floordiv__", "__truediv__", "__mod__"):
+        members.update(_reckoned(name, base))
+    for name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
+        members.update(_compared(name, base))
+
+    def asked(self):
+        answer = base.__bool__(self)
+        self.notes.asked(operator.ne, self.terms, 0, answer)
+        return answer
+
+    members["__bool__"] = asked
+    members["__hash__"] = base.__hash__
+    members["__reduce__"] = lambda self: (base, (base(self),))  # it leaves the process as a plain number
+    members["__deepcopy__"] = lambda self, memo: base(self)
+    members["__copy__"] = base
+    return members
+
+
+Turn, Part = type("int", (int,), _members(int)), type("float", (float,), _members(float))

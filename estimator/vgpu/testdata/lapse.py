@@ -1,0 +1,103 @@
+"""Programs whose later steps need more, by what no source of theirs says: lapse.py CASE. Each ends by itself, some after hours on a real card."""
+import os
+import sys
+import tempfile
+import time
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
+import skeleton  # noqa: E402
+
+WIDE = 4096
+
+
+def network(width):
+    return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)).cuda()
+
+
+def loader(batches, size=64):
+    return torch.utils.data.DataLoader([(torch.zeros(64), i % 10) for i in range(batches * size)], size)
+
+
+class Mlp:
+    def __init__(self, width):
+        self.width = width
+
+    def fit(self, x, y):
+        net = network(self.width)
+        optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9)
+        for _ in range(20):
+            for i in range(0, len(x), 64):
+                optimizer.zero_grad()
+                cross_entropy(net(x[i : i + 64].cuda()), y[i : i + 64].cuda()).backward()
+                optimizer.step()
+
+
+def a_search():
+    skeleton.search(Mlp, [64, 512, WIDE], torch.zeros(640, 64), torch.zeros(640, dtype=torch.int64))
+
+
+def unfrozen(at=30):
+    net = nn.Sequential(nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(16)]), nn.Linear(1024, 10)).cuda()
+    net[0].requires_grad_(False)
+    data = torch.utils.data.DataLoader([(torch.zeros(1024), i % 10) for i in range(64 * 500)], 64)
+    skeleton.Trainer(40, [skeleton.Unfreezing(at)]).fit(net, data, cross_entropy, torch.optim.AdamW(net[1].parameters()))
+
+
+def a_second_fit():
+    for width in (64, WIDE):
+        net = network(width)
+        skeleton.Trainer(20).fit(net, loader(20), cross_entropy, torch.optim.SGD(net.parameters(), 0.01, momentum=0.9))
+
+
+def fails_later():
+    """A metric of a library fails, as the program's own batches would not make it."""
+    net = network(64)
+    skeleton.Trainer(2).fit(net, loader(400), cross_entropy, torch.optim.Adam(net.parameters()))
+    for _ in range(2):
+        print(skeleton.mean(loader(99), net, cross_entropy))
+
+
+def counts_batches():
+    """A schedule of all steps, an assertion on how many batches there were, an average."""
+    net, data, count, sums = network(64), loader(60), 0, 0.0
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, epochs=3, steps_per_epoch=len(data))
+    for epoch in range(3):
+        for n, batch in enumerate(data):
+            x, y = batch
+            batch.clear()
+            optimizer.zero_grad()
+            loss = cross_entropy(net(x.cuda()), y.cuda())
+            loss.backward()
+            optimizer.step()
+            schedule.step()
+            count, sums = count + 1, sums + loss.item()
+        assert n + 1 == len(data) and count == (epoch + 1) * len(data), (n, count)
+        print(skeleton.mean(loader(150, 16), net, cross_entropy), sums / count)
+    print("counted", count)
+
+
+def a_checkpoint_too_many():
+    """One for each epoch, which the disk of a probe has no room for."""
+    folder = tempfile.mkdtemp()
+    net, data = network(64), loader(400)
+    for epoch in range(1000):
+        skeleton.Trainer(1).fit(net, data, cross_entropy, torch.optim.Adam(net.parameters()))
+        torch.save({"model": net.state_dict(), "epoch": torch.zeros(1 << 24)}, os.path.join(folder, "%d.pt" % epoch))
+        written = sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder))
+        assert written < 1 << 30, written
+
+
+def slow_at_last():
+    """Nothing comes for a long time."""
+    net = network(64)
+    skeleton.Trainer(2).fit(net, loader(400), cross_entropy, torch.optim.Adam(net.parameters()))
+    time.sleep(3600)
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
