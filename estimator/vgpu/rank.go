@@ -39,7 +39,7 @@ type Coverage struct {
 	// TimeLapse is how the program was followed after the first answer: to its own end, to that of the time for it, until nothing new
 	// came, or to an error. Empty: it was not.
 	TimeLapse          string `json:"time_lapse,omitempty"`
-	LargerLoaderUnread bool `json:"larger_loader_unread,omitempty"`
+	LargerLoaderUnread bool   `json:"larger_loader_unread,omitempty"`
 	// Ahead is what a later step, or the end of the program, may bring.
 	Ahead
 	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.

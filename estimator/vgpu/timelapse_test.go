@@ -29,7 +29,7 @@ func TestTimeLapse(t *testing.T) {
 		"fails_later":           {0, 2 * wide, "up to an error that real batches may not lead to (ValueError: too few batches", ""},
 		"counts_batches":        {0, 2 * wide, "to its end", "counted 180"},
 		"a_checkpoint_too_many": {0, 2 * wide, "in time-lapse", ""},
-		"slow_at_last":          {0, 2 * wide, "until nothing new came", ""},
+		"slow_at_last":          {0, 2 * wide, "in time-lapse", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

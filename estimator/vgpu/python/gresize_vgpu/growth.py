@@ -96,11 +96,13 @@ class Growth:
                 sizes = [other for one, other in ((node.left, node.right), (node.right, node.left)) if isinstance(one, (ast.List, ast.Tuple)) and light.maybe_tensor(one, scope)]
             elif isinstance(node, (ast.Call, ast.Subscript)):
                 sizes = sizes_in(node, scope)
+            sizes = list(sizes)
             self.motions.bounding = True
             found = [g for size in sizes for g in self.grows(size, scope, most, isinstance(node, ast.Subscript))]
             self.motions.bounding = False
             if found:
-                yield node, None if None in found else max(found), all(self.motions.survey(size, scope).by_turns() for size in sizes)
+                moving = [s for s in (self.motions.survey(size, scope) for size in sizes) if s.moves()]
+                yield node, None if None in found else max(found), bool(moving) and all(s.by_turns() for s in moving)
 
     def _of_comprehension(self, node, scope):
         made = [node.value] if isinstance(node, ast.DictComp) else [node.elt]

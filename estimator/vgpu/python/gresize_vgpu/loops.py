@@ -84,7 +84,7 @@ class Loops:
         count, notes = len(span), turning.Notes(span)
         visits = self.visits[place] = self.visits.get(place, 0) + 1
         share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
-        begin, left = time.monotonic(), self.lapse.left_seconds()
+        begin, left = time.process_time(), self.lapse.left_seconds()
         until, run, outer = begin + min(share * left, MOST_SECONDS), 0, False
         self.begun += 1
         while turn < count:
@@ -93,7 +93,7 @@ class Loops:
             turn, run = turn + 1, run + 1
             if not outer and self.begun != begun:
                 outer, until = True, begin + OUTER_SHARE * left
-            if run >= FIRST_TURNS and time.monotonic() > until:
+            if run >= FIRST_TURNS and time.process_time() > until:
                 break
         if turn < count:
             self.left_out = True

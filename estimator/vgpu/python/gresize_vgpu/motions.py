@@ -336,7 +336,7 @@ class Motions:
             if isinstance(v, ast.For):
                 items = _items(v.iter, scope)
                 if isinstance(items, range) and len(items):
-                    return _goes_through(Own(items[0], items.step, len(items)))
+                    return Own(items[0], items.step, len(items))
                 return Own(0, 1) if items == "counts" or path_of(getattr(v.iter, "func", v)) == "enumerate" else Still()
         begins = [v for v in values if v is not None and not isinstance(v, ast.AugAssign)]
         if len(begins) == len(values):

@@ -19,6 +19,8 @@ STEPS_AFTER = 2
 # it has mostly nothing new.
 FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
 MOST_PASS_SECONDS = 3.0
+# By the clock it may be so many times the processor's time: a busy machine, or workers that are waited for.
+WAITED_FACTOR = 5
 # Of checkpoints, in time-lapse.
 MOST_SAVED_BYTES = 512 << 20
 # What follows an epoch may take as long as all before it, and at least this; so may the steps of the next epoch, which on a busy machine show late that the peak rests.
@@ -151,7 +153,7 @@ class Phases:
             length = _length(iterator)
             if "_gresize_until" not in held:
                 self.begin(iterator)
-            if given != length and (given < max(held["_gresize_own"], 1) or time.monotonic() < held["_gresize_until"]):
+            if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
                 return False
             self.left_out = self.left_out or given != length
         self.turned = True
@@ -179,7 +181,8 @@ class Phases:
             held["_gresize_own"] = 1 if known[2] is None or known[1] & (known[1] - 1) == 0 else 0
         share = NEXT_SHARE / known[1] if known[1] else FIRST_SHARE
         known[1] += 1
-        held["_gresize_until"] = time.monotonic() + min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS)
+        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS)
+        held["_gresize_until"] = time.process_time() + seconds, time.monotonic() + WAITED_FACTOR * seconds
 
     @staticmethod
     def keep(iterator, batch):
@@ -223,6 +226,11 @@ class Phases:
 
     def late(self):
         return self.deadline is not None and time.monotonic() > self.deadline
+
+
+def _past(until):
+    processor, clock = until
+    return time.process_time() > processor or time.monotonic() > clock
 
 
 def _length(iterator):

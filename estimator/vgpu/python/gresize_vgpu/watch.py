@@ -1,5 +1,6 @@
 """Counts what a training loop does and decides when it has been seen for long enough."""
 import functools
+import gc
 import os
 import sys
 import threading
@@ -311,6 +312,7 @@ class Watch:
             exception = getattr(sys, "last_value", None)
             if self.lapse.active:
                 self.lapse.end(exception)
+                gc.collect()  # what only looks at the program hold of it: its finalizers are seen, too
             lapse = self.lapse.active and (exception is not None or self.phases.turned or self.loops.left_out)
             if (lapse or self.phases.active and not self.lapse.active) and not report.is_out_of_memory(self.torch, exception):
                 # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
