@@ -13,7 +13,8 @@ import (
 )
 
 // Before an overlay lets a file be changed it copies all of it, and fails after as many seconds as there is room for; and a folder that could not be made beforehand
-// (ways.go) it cannot change at all. Both are known before the call is made: so the calls that change something wait until it was looked at what they change.
+// (ways.go) it cannot change at all. Both are known before the call is made: so the calls that change something wait until it was looked at what they change. A database like LMDB
+// opens for writing what it only reads: a file for whose copy there is no room is opened for reading, and fails when it is really written to.
 
 // changing are the system calls that change what their path names, or the folder in which it lies, with the arguments of folder and path; flags is the one that
 // tells openat from a reading one, where it counts.
@@ -61,15 +62,23 @@ type judge struct {
 	missing func(dir string) bool
 	// tooLarge is told of a file for whose copy there is no room.
 	tooLarge func(what string)
-	// known are folders in which changes can be made.
-	known map[string]bool
+	// known are folders in which changes can be made, or of which it was told that they cannot.
+	known map[inode]bool
 }
 
-// maxKnown bounds the folders that are remembered.
-const maxKnown = 4096
+type inode struct{ device, number uint64 }
 
-// answer is the errno with which the call of n is to fail, or 0.
-func (j *judge) answer(n *notification) unix.Errno {
+// maxKnown bounds the folders that are remembered.
+const maxKnown = 1 << 16
+
+// verdict is what comes of a call: it goes on, fails, or gets a file that was opened for it.
+type verdict struct {
+	errno unix.Errno
+	file  *os.File
+}
+
+// judge decides on the call of n.
+func (j *judge) judge(n *notification) verdict {
 	for _, a := range changing[n.nr] {
 		flags := uint64(unix.O_RDWR)
 		if a.flags >= 0 {
@@ -78,17 +87,17 @@ func (j *judge) answer(n *notification) unix.Errno {
 		if flags&changingFlags == 0 {
 			continue
 		}
-		if errno := j.look(n, a, flags); errno != 0 {
-			return errno
+		if v := j.look(n, a, flags); v != (verdict{}) {
+			return v
 		}
 	}
-	return 0
+	return verdict{}
 }
 
-func (j *judge) look(n *notification, a pathArguments, flags uint64) unix.Errno {
+func (j *judge) look(n *notification, a pathArguments, flags uint64) (v verdict) {
 	path, err := readPath(int(n.pid), uintptr(n.args[a.path]))
 	if err != nil || path == "" {
-		return 0
+		return v
 	}
 	process := "/proc/" + strconv.Itoa(int(n.pid))
 	if !filepath.IsAbs(path) {
@@ -100,22 +109,22 @@ func (j *judge) look(n *notification, a pathArguments, flags uint64) unix.Errno 
 		}
 		folder, err := os.Readlink(link)
 		if err != nil {
-			return 0
+			return v
 		}
 		path = folder + "/" + path
 	}
 	root, err := unix.Open(process+"/root", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0
+		return v
 	}
 	defer unix.Close(root)
-	if flags&unix.O_TRUNC == 0 { // else nothing is copied
-		if errno := j.lookAtFile(root, path); errno != 0 {
-			return errno
+	if flags&(unix.O_TRUNC|unix.O_EXCL) == 0 { // else nothing is copied
+		if v = j.lookAtFile(root, path, flags, a.flags >= 0); v != (verdict{}) {
+			return v
 		}
 	}
 	j.lookAtFolder(root, filepath.Dir(path))
-	return 0
+	return v
 }
 
 // within opens a path below a root without opening what it names.
@@ -128,29 +137,37 @@ func inOverlay(fd int) (st unix.Statfs_t, yes bool) {
 	return st, err == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// lookAtFile refuses to change a file that is as it was outside, and larger than what is left for changes.
-func (j *judge) lookAtFile(root int, path string) unix.Errno {
-	fd, err := within(root, path, 0)
+// lookAtFile does not let a file be changed that is as it was outside, and larger than what is left for changes.
+func (j *judge) lookAtFile(root int, path string, flags uint64, opens bool) (v verdict) {
+	fd, err := within(root, path, flags&unix.O_NOFOLLOW)
 	if err != nil {
-		return 0
+		return v
 	}
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Blocks*512 < leastLarge || !time.Unix(st.Ctim.Unix()).Before(j.began) {
-		return 0
+		return v
 	}
 	room, yes := inOverlay(fd)
-	left := int64(room.Bavail) * room.Bsize
-	if !yes || left >= st.Blocks*512 || unix.Access("/proc/self/fd/"+strconv.Itoa(fd), unix.W_OK) != nil {
-		return 0
+	left, name := int64(room.Bavail)*room.Bsize, "/proc/self/fd/"+strconv.Itoa(fd)
+	if !yes || left >= st.Blocks*512 || unix.Access(name, unix.W_OK) != nil {
+		return v
 	}
 	j.tooLarge(fmt.Sprintf("%s is opened to be changed: its %d MiB would be copied, and there is room for %d", path, st.Blocks*512>>20, left>>20))
-	return unix.ENOSPC
+	v.errno = unix.ENOSPC
+	// Root's own rights reach further than those of the root inside.
+	if opens && (os.Getuid() != 0 || st.Uid == 0 && st.Mode&0o600 == 0o600) {
+		const change = unix.O_ACCMODE | unix.O_CREAT | unix.O_NOFOLLOW
+		if file, err := os.OpenFile(name, int(flags&^change)|unix.O_RDONLY, 0); err == nil {
+			v = verdict{file: file}
+		}
+	}
+	return v
 }
 
 // lookAtFolder tells of a folder in which the command may make changes, and the overlay cannot.
 func (j *judge) lookAtFolder(root int, path string) {
-	if j.known[path] || os.Getuid() == 0 {
+	if os.Getuid() == 0 {
 		return
 	}
 	dir, err := within(root, path, unix.O_DIRECTORY)
@@ -158,29 +175,52 @@ func (j *judge) lookAtFolder(root int, path string) {
 		return
 	}
 	defer unix.Close(dir)
-	if j.foreign(dir) && unix.Access("/proc/self/fd/"+strconv.Itoa(dir), unix.W_OK) == nil {
-		if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir)); err == nil && filepath.IsAbs(name) && !strings.HasSuffix(name, " (deleted)") && j.missing(name) {
-			return
-		}
+	if !j.foreign(dir) || unix.Access("/proc/self/fd/"+strconv.Itoa(dir), unix.W_OK) != nil {
+		return
 	}
-	if len(j.known) < maxKnown {
-		j.known[path] = true
+	if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir)); err != nil || !filepath.IsAbs(name) || strings.HasSuffix(name, " (deleted)") || j.missing(name) {
+		return
+	}
+	var st unix.Stat_t
+	if unix.Fstat(dir, &st) == nil {
+		j.know(inode{st.Dev, st.Ino})
+	}
+}
+
+func (j *judge) know(folders ...inode) {
+	for _, f := range folders {
+		if len(j.known) < maxKnown {
+			j.known[f] = true
+		}
 	}
 }
 
 // foreign says that the folder, or one above it in the same overlay, belongs to another: the user has no number for it in the sandbox, and nothing was made in its place.
 func (j *judge) foreign(dir int) bool {
-	var first, st unix.Stat_t
-	if _, yes := inOverlay(dir); !yes || unix.Fstat(dir, &first) != nil {
+	if _, yes := inOverlay(dir); !yes {
 		return false
 	}
-	for up := "."; len(up) < unix.PathMax; up += "/.." {
-		if unix.Fstatat(dir, up, &st, 0) != nil || st.Dev != first.Dev {
-			return false
+	var looked []inode
+	at, err := unix.Openat(dir, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for err == nil {
+		var st unix.Stat_t
+		err = unix.Fstat(at, &st)
+		here := inode{st.Dev, st.Ino}
+		if err != nil || len(looked) > 0 && (here.device != looked[0].device || here == looked[len(looked)-1]) || j.known[here] {
+			break
 		}
 		if int(st.Uid) != os.Getuid() || int(st.Gid) != os.Getgid() {
+			_ = unix.Close(at)
 			return true
 		}
+		looked = append(looked, here)
+		above, aboveErr := unix.Openat(at, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		_ = unix.Close(at)
+		at, err = above, aboveErr
 	}
+	if at >= 0 {
+		_ = unix.Close(at)
+	}
+	j.know(looked...)
 	return false
 }

@@ -23,6 +23,7 @@ const (
 	notifyReceive  = 0xc0502100 // SECCOMP_IOCTL_NOTIF_RECV
 	notifySend     = 0xc0182101 // SECCOMP_IOCTL_NOTIF_SEND
 	notifySetFlags = 0x40082104 // SECCOMP_IOCTL_NOTIF_SET_FLAGS
+	notifyAddFile  = 0x40182103 // SECCOMP_IOCTL_NOTIF_ADDFD
 	syncWakeUp     = 1          // hand the processor over at once
 	flagContinue   = 1          // let the call go on
 )
@@ -43,6 +44,12 @@ type response struct {
 	value int64
 	errno int32
 	flags uint32
+}
+
+// addition is struct seccomp_notif_addfd.
+type addition struct {
+	id                              uint64
+	flags, file, newFile, fileFlags uint32
 }
 
 // naming are the system calls that name a file to read, run or ask about it, and which of their arguments is the folder (-1: none), the path and the flags.
@@ -189,13 +196,30 @@ func (o *openLog) follow(listener *os.File) {
 			path, how, err = n.named()
 		}
 		r := response{id: n.id, flags: flagContinue}
-		if errno := o.judge.answer(&n); errno != 0 {
-			r.errno, r.flags = -int32(errno), 0
+		if v := o.judge.judge(&n); v != (verdict{}) {
+			r.settle(fd, v, &n)
 		}
 		_, _, _ = unix.Syscall(unix.SYS_IOCTL, fd, notifySend, uintptr(unsafe.Pointer(&r))) // ENOENT: it was killed meanwhile
 		if names {
 			o.add(path, how, err)
 		}
+	}
+}
+
+// settle makes of a verdict the answer to the call.
+func (r *response) settle(listener uintptr, v verdict, n *notification) {
+	r.flags, r.errno = 0, -int32(unix.ENOSPC)
+	if v.file == nil {
+		r.errno = -int32(v.errno)
+		return
+	}
+	defer v.file.Close()
+	a := addition{id: n.id, file: uint32(v.file.Fd())}
+	if flags := changing[n.nr][0].flags; flags >= 0 {
+		a.fileFlags = uint32(n.args[flags] & unix.O_CLOEXEC)
+	}
+	if number, _, errno := unix.Syscall(unix.SYS_IOCTL, listener, notifyAddFile, uintptr(unsafe.Pointer(&a))); errno == 0 {
+		r.value, r.errno = int64(number), 0
 	}
 }
 
@@ -268,7 +292,7 @@ func (n *notification) named() (path string, how use, err error) {
 	if throughProc.MatchString(path) {
 		return "", 0, unix.EPERM // the way leads through another process's descriptor
 	}
-	path = resolved(path)
+	path = n.resolved(path)
 	if folder, name := filepath.Split(path); name == listingMark && how == useAsked {
 		return filepath.Clean(folder), useListed, nil
 	}
@@ -285,11 +309,18 @@ func (n *notification) isPython() bool {
 // throughProc are paths that go on behind a folder that a process has open.
 var throughProc = regexp.MustCompile(`^/proc/[^/]+/(?:fd/[0-9]+|cwd|root)/.`)
 
-// resolved takes the dots out of a path: behind a symbolic link, "..", is not where the text says.
-func resolved(path string) string {
+// resolved takes the dots out of a path: behind a symbolic link, "..", is not where the text says. It looks at nothing but what the command itself can see.
+func (n *notification) resolved(path string) string {
 	if strings.Contains(path+"/", "/../") {
-		if folder, err := filepath.EvalSymlinks(path[:strings.LastIndexByte(path, '/')+1]); err == nil {
-			path = folder + path[strings.LastIndexByte(path, '/'):]
+		end := strings.LastIndexByte(path, '/') + 1
+		if root, err := unix.Open("/proc/"+strconv.Itoa(int(n.pid))+"/root", unix.O_PATH|unix.O_CLOEXEC, 0); err == nil {
+			defer unix.Close(root)
+			if folder, err := within(root, path[:end], unix.O_DIRECTORY); err == nil {
+				defer unix.Close(folder)
+				if name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(folder)); err == nil {
+					path = name + "/" + path[end:]
+				}
+			}
 		}
 	}
 	return filepath.Clean(path)

@@ -398,7 +398,7 @@ func (p *Process) take(m message, received *os.File) {
 		}
 		p.readyMu.Do(func() { close(p.ready) })
 	case m.Kind == "opens" && p.opens == nil && received != nil:
-		p.opens = &openLog{record: p.record, paths: map[string]use{}, done: make(chan struct{}), judge: judge{began: p.started, known: map[string]bool{}, missing: p.missing, tooLarge: p.noteTooLarge}}
+		p.opens = &openLog{record: p.record, paths: map[string]use{}, done: make(chan struct{}), judge: judge{began: p.started, known: map[inode]bool{}, missing: p.missing, tooLarge: p.noteTooLarge}}
 		go p.opens.follow(received)
 		received = nil
 	case m.Kind == "failed" && !p.exited:
