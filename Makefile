@@ -149,6 +149,7 @@ build-programs:
 	@tools/telling "build: compiling gresize and gresized (the first time with all of Go's library and SQLite)" \
 		$(GO_BUILD) $(if $(GO_STATIC),-tags netgo$(comma)osusergo$(comma)sqlite_omit_load_extension) -ldflags "$(GO_LINK) $(GO_STATIC)" -o $(BUILD)/bin/ ./cmd/gresize ./cmd/gresized
 	@CGO_ENABLED=0 tools/telling "build: compiling what runs on nodes" $(GO_BUILD) -ldflags "$(GO_LINK)" -o $(BUILD)/libexec/ ./cmd/gresize-probe ./cmd/gresize-launch ./cmd/gresize-epilog ./cmd/gresize-estimator
+	@CGO_ENABLED=0 $(GO_BUILD) -ldflags "$(GO_LINK) -X main.stage=$(PREFIX)/libexec/gresize/gresize-probe" -o $(BUILD)/libexec/ ./cmd/gresize-sandbox
 	@rm -rf $(BUILD)/lib/profiles && mkdir -p $(BUILD)/lib/profiles
 	@cp estimator/gpu/profiles/*.json $(BUILD)/lib/profiles/
 

@@ -154,7 +154,11 @@ func (r *Report) trySandbox(ctx context.Context, o Options) []string {
 		r.add(Refuse, "sandbox", "", "a script of the shell ends with status %d in it: %s", exit.Code, lastLine(out.String()))
 		return nil
 	}
-	r.add(OK, "sandbox", "", "made in %d ms, by namespaces of this user", exit.Setup.Milliseconds())
+	by := "namespaces of this user"
+	if exit.ByHelper {
+		by = sandbox.HelperName + ", since this user may make no namespaces"
+	}
+	r.add(OK, "sandbox", "", "made in %d ms, by %s", exit.Setup.Milliseconds(), by)
 	if len(exit.Lacks) > 0 {
 		r.add(Note, "kernel", "", "%s has no %s: done without, see Older kernels in docs/sandbox.md", r.Kernel, strings.Join(exit.Lacks, ", "))
 	}

@@ -47,11 +47,11 @@ func blockedIn(root string, uid int, cause error) string {
 	case !refused && !errors.Is(cause, syscall.EINVAL) && !errors.Is(cause, syscall.ENOSYS):
 		return ""
 	case setting("user.max_user_namespaces") == 0:
-		return "user namespaces are forbidden: sysctl user.max_user_namespaces is 0; set it to 15000, or give the helper gresize-sandbox its capabilities"
+		return "user namespaces are forbidden: sysctl user.max_user_namespaces is 0; set it to 15000, or let gresize-sandbox make them (docs/security.md)"
 	case errors.Is(cause, syscall.ENOSPC), errors.Is(cause, syscall.EUSERS):
 		return "user namespaces are used up: raise sysctl user.max_user_namespaces"
 	case uid != 0 && setting("kernel.unprivileged_userns_clone") == 0:
-		return "user namespaces are forbidden to users: set sysctl kernel.unprivileged_userns_clone=1, or give the helper gresize-sandbox its capabilities"
+		return "user namespaces are forbidden to users: set sysctl kernel.unprivileged_userns_clone=1, or let gresize-sandbox make them (docs/security.md)"
 	case uid != 0 && setting("kernel.apparmor_restrict_unprivileged_userns") == 1:
 		return "AppArmor lets only programs with a profile make user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns): install contrib/apparmor/gresize in /etc/apparmor.d"
 	case inChroot(root):

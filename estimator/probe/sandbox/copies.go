@@ -28,12 +28,19 @@ const (
 func (b *builder) chooseOverlays() {
 	cause := errors.New("as was asked for")
 	if !b.policy.Copies {
-		if cause = b.tryOverlay("userxattr"); cause == nil {
-			b.overlayOptions = ",userxattr"
-			return
+		options := []string{",userxattr", ""} // a distribution may allow them without that option
+		if lent {
+			// Redirections would be believed as root's own.
+			options = []string{",redirect_dir=nofollow,index=off"}
 		}
-		if errors.Is(cause, unix.EINVAL) && b.tryOverlay("") == nil { // a distribution allows them without that option
-			return
+		for _, option := range options {
+			if cause = b.tryOverlay(option); cause == nil {
+				b.overlayOptions = option
+				return
+			}
+			if !errors.Is(cause, unix.EINVAL) {
+				break
+			}
 		}
 	}
 	b.copies = true
@@ -49,10 +56,10 @@ func (b *builder) tryOverlay(option string) error {
 			return err
 		}
 	}
-	if err := unix.Mount("overlay", dir+"/m", "overlay", unix.MS_NOSUID|unix.MS_NODEV, strings.TrimSuffix("lowerdir="+dir+"/l,upperdir="+dir+"/u,workdir="+dir+"/w,"+option, ",")); err != nil {
+	if err := mountOverlay(dir+"/l", dir+"/m", ",upperdir="+dir+"/u,workdir="+dir+"/w"+option); err != nil {
 		return err
 	}
-	return unix.Unmount(dir+"/m", unix.MNT_DETACH)
+	return unmount(dir + "/m")
 }
 
 // willWrite says that the command is expected to write in a directory.

@@ -21,7 +21,7 @@ func (p *Process) watchDisk() {
 			return
 		case <-ticker.C:
 		}
-		if used := diskUsage(filepath.Join(p.base, diskDir)); used > p.scratch {
+		if used := diskUsage(filepath.Join(p.base, diskName)); used > p.scratch {
 			p.mu.Lock()
 			p.meet(BoundDisk, fmt.Sprintf("%d MiB of files were changed, at most %d are allowed", used>>20, p.scratch>>20))
 			p.mu.Unlock()

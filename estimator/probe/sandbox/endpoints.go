@@ -21,7 +21,7 @@ const (
 )
 
 // endpointMask is the empty file that covers them, in the private file system.
-const endpointMask = viewDir + "/nothing"
+const endpointMask = "nothing"
 
 // coverEndpoints covers every socket and every pipe below dst, which shows src as it is. Directories nearer to the top come first. What is left is said in a note.
 func (b *builder) coverEndpoints(src, dst string) {
@@ -71,7 +71,7 @@ func (b *builder) coverEndpoint(src, dst, path string) {
 		b.note("%s can be reached: more than %d sockets and pipes", name, maxEndpointMasks)
 		return
 	}
-	if err := unix.Mount(endpointMask, path, "", unix.MS_BIND, ""); err != nil {
+	if err := mount(endpointMask, path, "", unix.MS_BIND, ""); err != nil {
 		b.note("%s can be reached: %v", name, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -53,7 +54,11 @@ func initMain() int {
 		return report(step("forbid core files", err))
 	}
 	// The kernel counts processes and threads of this user namespace (Linux 5.14), this process's own among them, but not root's: hence the watch, too.
-	if err := limitTasks(tasksPerProcess*cfg.Policy.Processes + ownThreads); err != nil {
+	var elsewhere int64
+	if len(os.Args) > 1 {
+		elsewhere, _ = strconv.ParseInt(os.Args[1], 10, 32)
+	}
+	if err := limitTasks(elsewhere + tasksPerProcess*cfg.Policy.Processes + ownThreads); err != nil {
 		return report(step("limit the number of processes", err))
 	}
 	pid, err := spawn(cfg)

@@ -51,7 +51,7 @@ func lacking(b *builder) []string {
 	if missing(unix.CloseRange(^uint(0), ^uint(0), unix.CLOSE_RANGE_CLOEXEC)) {
 		lacks = append(lacks, "close_range")
 	}
-	if missing(unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{})) {
+	if missing(using(forMounts, func() error { return unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{}) })) {
 		lacks = append(lacks, "mount_setattr")
 	}
 	if b.copies {
@@ -61,16 +61,16 @@ func lacking(b *builder) []string {
 }
 
 func bindReadOnly(src, dst string) error {
-	if err := unix.Mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := mount(src, dst, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	err := unix.MountSetattr(unix.AT_FDCWD, dst, unix.AT_RECURSIVE, &attr)
+	err := using(forMounts, func() error { return unix.MountSetattr(unix.AT_FDCWD, dst, unix.AT_RECURSIVE, &attr) })
 	if missing(err) {
 		err = closeEach(dst)
 	}
 	if err != nil {
-		_ = unix.Unmount(dst, unix.MNT_DETACH) // rather nothing than something that can be written to
+		_ = unmount(dst) // rather nothing than something that can be written to
 	}
 	return err
 }
@@ -122,5 +122,5 @@ func closeOne(point string) error {
 	if about.Flags&unix.ST_NOEXEC != 0 {
 		flags |= unix.MS_NOEXEC
 	}
-	return unix.Mount("", point, "", flags, "")
+	return mount("", point, "", flags, "")
 }

@@ -19,6 +19,8 @@ type oldKernel struct {
 	// without are the first and the last number of the system calls that are not there.
 	without [2]uint32
 	copies  bool
+	// noUsers says that it makes no user namespaces.
+	noUsers bool
 }
 
 // The numbers of calls are the same on every architecture from 424 on, pidfd_send_signal of Linux 5.1.
@@ -26,6 +28,7 @@ var oldKernels = map[string]oldKernel{
 	"":                         {},
 	"5.11":                     {without: [2]uint32{unix.SYS_MOUNT_SETATTR, 1000}},
 	"4.18 with users' overlay": {without: [2]uint32{unix.SYS_PIDFD_SEND_SIGNAL, 1000}}, // as in RHEL 8.5
+	noUsers:                    {noUsers: true},
 	"4.18":                     {without: [2]uint32{unix.SYS_PIDFD_SEND_SIGNAL, 1000}, copies: true},
 }
 
@@ -34,6 +37,12 @@ func becomeOld(name string) error {
 	kernel, known := oldKernels[name]
 	if !known {
 		return fmt.Errorf("no old kernel %q", name)
+	}
+	if kernel.noUsers {
+		if os.Getuid() != 0 {
+			return nil // root has seen to it
+		}
+		return setFilter(withoutUserNamespaces)
 	}
 	if kernel.without[0] == 0 {
 		return nil
@@ -48,6 +57,23 @@ func becomeOld(name string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
+	return setFilter(program)
+}
+
+// withoutUserNamespaces answers as the kernel does where user.max_user_namespaces is 0. Root puts it over itself without no_new_privs, which would take the rights of files away.
+var withoutUserNamespaces = []unix.SockFilter{
+	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataNumber},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 6, K: unix.SYS_CLONE3},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_CLONE},
+	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: unix.SYS_UNSHARE},
+	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataFirstArg},
+	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: unix.CLONE_NEWUSER},
+	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSPC)},
+	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+}
+
+func setFilter(program []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
@@ -59,7 +85,7 @@ func becomeOld(name string) error {
 
 func TestOldKernels(t *testing.T) {
 	for name := range oldKernels {
-		if name == "" {
+		if name == "" || name == noUsers {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

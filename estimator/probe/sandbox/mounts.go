@@ -40,10 +40,11 @@ var pseudoFileSystems = []string{
 
 // The private directory, relative to which the builder works.
 const (
-	viewDir   = "view"             // a tmpfs
-	rootDir   = viewDir + "/root"  // the new root
-	memoryDir = viewDir + "/upper" // what overlays change, in memory
-	diskDir   = "upper"            // the same on the file system of the private directory
+	viewDir   = "view"     // below it; a tmpfs, and the working directory of the builder
+	rootDir   = "root"     // the new root
+	memoryDir = "upper"    // what overlays change, in memory
+	diskName  = "upper"    // the same on the file system of the private directory
+	diskDir   = "../upper" // seen from the view
 )
 
 // builder puts the new view together under base, a private directory.
@@ -84,10 +85,10 @@ func (b *builder) note(format string, args ...any) {
 
 // build makes the view and enters it. It returns the open report directory.
 func (b *builder) build(cfg *config) (*os.File, error) {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	if err := mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return nil, step(opPrivate, err)
 	}
-	if err := cfg.Network.raise(); err != nil {
+	if err := using(forNetwork, cfg.Network.raise); err != nil {
 		return nil, step("raise the loopback interface", err)
 	}
 	f, err := os.Open("/proc/self/mountinfo")
@@ -121,6 +122,9 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 	}
 	if err := tmpfs(viewDir, b.policy.ScratchBytes, "0755"); err != nil {
 		return nil, step("mount the private file system", err)
+	}
+	if err := enterView(); err != nil {
+		return nil, step("enter the private file system", err)
 	}
 	for _, d := range []string{rootDir, memoryDir} {
 		if err := os.Mkdir(d, 0o755); err != nil {
@@ -166,11 +170,14 @@ func (b *builder) buildRoot(cfg *config) error {
 	if err := b.buildDev(rootDir + "/dev"); err != nil {
 		return err
 	}
-	if err := unix.Mount("proc", rootDir+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+	if err := mount("proc", rootDir+"/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return step("mount /proc", err)
 	}
-	if err := boundNamespace(rootDir + "/proc/sys/user"); err != nil {
-		return step("forbid namespaces of cgroups", err)
+	// With lent rights there is no user namespace, neither for these settings nor for the command, see seccomp.go.
+	if !lent {
+		if err := boundNamespace(rootDir + "/proc/sys/user"); err != nil {
+			return step("forbid namespaces of cgroups", err)
+		}
 	}
 	if os.Geteuid() == 0 {
 		closeProc(rootDir + "/proc")
@@ -262,19 +269,19 @@ func (b *builder) enter(cfg *config) error {
 		return step("enter the new root", err)
 	}
 	// pivot_root wants a mount point; the view itself stays writable for new names in /.
-	if err := unix.Mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := mount(".", ".", "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return step("bind the new root", err)
 	}
-	if err := os.Chdir(b.base + "/" + rootDir); err != nil {
+	if err := os.Chdir("../" + rootDir); err != nil { // what was bound over it
 		return step("enter the new root", err)
 	}
-	if err := unix.PivotRoot(".", ".old"); err != nil {
+	if err := using(forMounts, func() error { return unix.PivotRoot(".", ".old") }); err != nil {
 		return step("pivot_root", err)
 	}
 	if err := os.Chdir("/"); err != nil {
 		return step("enter /", err)
 	}
-	if err := unix.Unmount("/.old", unix.MNT_DETACH); err != nil {
+	if err := unmount("/.old"); err != nil {
 		return step("leave the old root", err)
 	}
 	if err := os.Remove("/.old"); err != nil {
@@ -381,7 +388,7 @@ func (b *builder) placeOver(src, dst string, names []string, depth int) {
 		if b.holdsMounts(from) { // it is made anew, for which there is no room in a place that is read-only
 			b.skeletons++
 			anew := memoryDir + "/skeleton" + strconv.Itoa(b.skeletons)
-			if err := errors.Join(os.Mkdir(anew, fi.Mode().Perm()|0o700), unix.Mount(anew, to, "", unix.MS_BIND, "")); err != nil {
+			if err := errors.Join(os.Mkdir(anew, fi.Mode().Perm()|0o700), mount(anew, to, "", unix.MS_BIND, "")); err != nil {
 				b.note("%s is read-only: %v", from, err)
 				continue
 			}
@@ -437,6 +444,10 @@ func (b *builder) inMemory() string {
 // though, and then a directory that had files cannot be removed; so there
 // the changes go to the disk, where the starting process watches their size.
 func (b *builder) chooseScratch() {
+	if lent { // attributes that are kept everywhere are root's
+		b.memoryKeeps = true
+		return
+	}
 	const attribute = "user.gresize"
 	b.memoryKeeps = unix.Setxattr(memoryDir, attribute, []byte("y"), 0) == nil
 	if b.memoryKeeps && !b.policy.DiskScratch {
@@ -489,8 +500,12 @@ func (b *builder) overlayIn(scratch, src, dst string, fi os.FileInfo) error {
 		return err
 	}
 	b.makeWays(src, dir+"/u")
-	options := "lowerdir=" + escapeOption(src) + ",upperdir=" + dir + "/u,workdir=" + dir + "/w" + b.overlayOptions
-	return unix.Mount("overlay", dst, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+	if lent {
+		if err := likeBelow(src, dir+"/u"); err != nil {
+			return err
+		}
+	}
+	return mountOverlay(src, dst, ",upperdir="+dir+"/u,workdir="+dir+"/w"+b.overlayOptions)
 }
 
 // escapeOption keeps the characters that overlayfs gives a meaning to.
@@ -543,7 +558,7 @@ func (b *builder) mountNames(dir string) []string {
 func tmpfs(target string, bytes int64, mode string) error {
 	// Names of files and their attributes take memory, too, which is not in the size.
 	names := max(bytes/bytesPerName, leastNames)
-	return unix.Mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,nr_inodes=%d,mode=%s", bytes, names, mode))
+	return mount("tmpfs", target, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("size=%d,nr_inodes=%d,mode=%s", bytes, names, mode))
 }
 
 // parseMountinfo maps each mount point to its file system type; of several

@@ -31,6 +31,8 @@ type nastyScript struct {
 	cancel bool
 	// overlay says that the script is about a place beside the home over which no overlay can be made: where there are none at all, it is another one.
 	overlay bool
+	// withoutUsers is want, and no bound is met, where there are no user namespaces.
+	withoutUsers []string
 }
 
 // nastyScripts run one after the other, each in a sandbox of its own. What they find: HOME with best.pt, .bashrc, a fifo, a lock and a repository; WORLD with services and a
@@ -112,7 +114,7 @@ time.sleep(300)'; echo gone`, want: []string{"gone"}},
 	{name: "ptrace of a neighbour", script: `python3 -c '
 import ctypes, os; libc = ctypes.CDLL(None, use_errno=True); print(libc.ptrace(16, int(os.environ["NEIGHBOUR"]), 0, 0), ctypes.get_errno() in (1, 3))'; kill -9 "$NEIGHBOUR" 2>&1; cat "/proc/$NEIGHBOUR/environ" 2>&1; echo tried`, want: []string{"-1 True", "tried"}},
 	{name: "a core file", script: `ulimit -c unlimited 2>/dev/null; sh -c 'kill -SEGV $$'; ls core* 2>/dev/null | wc -l`, want: []string{"0\n"}},
-	{name: "limits that are lifted", script: `bash -c 'ulimit -u unlimited; ulimit -u' 2>&1`, want: []string{"cannot modify limit", "\n864\n"}},
+	{name: "limits that are lifted", script: `bash -c 'ulimit -u unlimited; ulimit -u' 2>&1`, want: []string{"cannot modify limit", "\n864\n"}, withoutUsers: []string{"cannot modify limit"}},
 	// the network
 	{name: "a service on the host's loopback", script: `python3 -c '
 import os, socket
@@ -144,8 +146,8 @@ func allNasty() []nastyScript { return slices.Concat(nastyScripts, nastyPlaces, 
 type nastyWorld struct {
 	Root, Home, Bare string
 	Env              []string
-	// Copies says that there are no overlays.
-	Copies bool
+	// Copies says that there are no overlays, NoUsers that users make no user namespaces.
+	Copies, NoUsers bool
 }
 
 // TestNastyScripts has every nasty script run in a sandbox, and compares the world before and after. NASTY_PLACE is the folder for that world, /var/tmp where nobody says: another file system is
@@ -210,7 +212,10 @@ func nasty(t *testing.T, kernel string) {
 		}
 		t.Cleanup(func() { _ = unix.Unmount(filepath.Join(root, "scratch"), unix.MNT_DETACH) })
 	}
-	world := nastyWorld{Root: root, Home: home, Bare: makeBare(t, root, uid, gid), Copies: oldKernels[kernel].copies, Env: append(programs, "GRESIZE_TEST_KERNEL="+kernel, "HOME="+home, "TMPDIR="+temporary, "PATH="+os.Getenv("PATH"))}
+	world := nastyWorld{Root: root, Home: home, Bare: makeBare(t, root, uid, gid), Copies: oldKernels[kernel].copies, NoUsers: kernel == noUsers, Env: append(programs, "GRESIZE_TEST_KERNEL="+kernel, "HOME="+home, "TMPDIR="+temporary, "PATH="+os.Getenv("PATH"))}
+	if world.NoUsers {
+		putHelper(t, root)
+	}
 	outside := watchOutside(t, root, &world, uid, gid)
 	before := outside.look(t)
 	asOwner(t, root, world, uid, gid)
@@ -307,7 +312,7 @@ func watchOutside(t *testing.T, root string, world *nastyWorld, uid, gid int) *o
 	for _, path := range []string{onTmpfs, world.Bare + "/socket", world.Bare + "/deep/er/socket", world.Bare + "/later/socket"} {
 		w.listenIn(t, path)
 	}
-	world.Env = append(world.Env, "BARE="+world.Bare, "ON_TMPFS="+onTmpfs, "SSH_AUTH_SOCK="+onTmpfs, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(root, "socket"), "DOCKER_HOST=unix://"+world.Bare+"/socket")
+	world.Env = append(world.Env, "BARE="+world.Bare, "CLOSED="+makeClosed(t, gid), "ON_TMPFS="+onTmpfs, "SSH_AUTH_SOCK="+onTmpfs, "DBUS_SESSION_BUS_ADDRESS=unix:path="+filepath.Join(root, "socket"), "DOCKER_HOST=unix://"+world.Bare+"/socket")
 	w.neighbour = exec.Command("sleep", "600")
 	w.neighbour.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if os.Getuid() == 0 {
@@ -463,13 +468,27 @@ func TestNastyAsOwner(t *testing.T) {
 			if err := p.Close(); err != nil {
 				t.Error(err)
 			}
-			if exit.Bound != s.bound || s.cancel != (ctx.Err() != nil) {
+			if exit.ByHelper != world.NoUsers {
+				t.Errorf("by the helper: %v", exit.ByHelper)
+			}
+			bound := s.bound
+			if world.NoUsers && s.withoutUsers != nil {
+				bound = ""
+			}
+			if exit.Bound != bound || s.cancel != (ctx.Err() != nil) {
 				t.Errorf("%+v, ended by its time: %v\n%s", exit, ctx.Err() != nil, out.data)
 			}
-			for _, want := range s.want {
+			want := s.want
+			if world.NoUsers && s.withoutUsers != nil {
+				want = s.withoutUsers
+			}
+			for _, want := range want {
 				if !strings.Contains(string(out.data), want) {
 					t.Errorf("no %q in\n%s", want, out.data)
 				}
+			}
+			if strings.Contains(string(out.data), "the secret of another") {
+				t.Errorf("it was read:\n%s", out.data)
 			}
 			assertNothingLeft(t)
 			if diff := cmp.Diff(before, everything(t, world)); diff != "" {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"net"
 	"os"
 	"path/filepath"
@@ -82,7 +83,9 @@ except OSError: print("refused")'`, want: []string{"refused"}},
 mkdir -p /tmp/image/home /tmp/image/proc; mount -t tmpfs image /tmp/image 2>&1; mkdir -p /tmp/image/usr /tmp/image/home /tmp/image/proc /tmp/image/tmp
 for d in usr bin lib lib64 etc; do [ -e /$d ] && mkdir -p /tmp/image/$d && mount --rbind /$d /tmp/image/$d; done
 mount --rbind "$HOME" /tmp/image/home && mount -t proc proc /tmp/image/proc
-chroot /tmp/image /bin/sh -c "echo evil > /home/best.pt; rm -rf /home/data; cat /home/best.pt; kill -9 -1"' 2>&1; echo container ended`, want: []string{"evil\n", "container ended"}},
+chroot /tmp/image /bin/sh -c "echo evil > /home/best.pt; rm -rf /home/data; cat /home/best.pt; kill -9 -1"' 2>&1; echo container ended`, want: []string{"evil\n", "container ended"}, withoutUsers: []string{"unshare failed", "container ended"}},
+	{name: "files of others", script: `cat "$CLOSED/secret" "$CLOSED/deep/secret" "$CLOSED-listed/secret" /etc/shadow 2>&1; ls "$CLOSED" /root 2>&1; echo evil >> /etc/passwd; echo evil > /etc/cron.d/evil; cp /bin/sh su; chmod u+s su; chown 0 su 2>&1; ln /bin/su link 2>&1; ln "$CLOSED/secret" link 2>&1; mount --bind "$CLOSED/deep" /mnt 2>&1; ls /mnt; echo tried`,
+		want: []string{"secret: Permission denied", "tried"}},
 	{name: "conda run", script: `prefix="$HOME/envs/train"; mkdir -p "$prefix/bin" "$prefix/etc/conda/activate.d" && ln -s "$(command -v python3)" "$prefix/bin/python"
 echo 'export ACTIVATED=yes; touch "$HOME/activated"' > "$prefix/etc/conda/activate.d/a.sh"
 wrapper="$(mktemp)"; printf '. "%s/etc/conda/activate.d/a.sh"\nexec "%s/bin/python" "$@"\n' "$prefix" "$prefix" > "$wrapper"
@@ -143,6 +146,57 @@ func makeBare(t *testing.T, root string, uid, gid int) string {
 		t.Fatal(err)
 	}
 	return bare
+}
+
+// makeClosed makes a folder of another user that only he enters, and whose files everybody could read.
+func makeClosed(t *testing.T, gid int) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "gresize-closed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for _, name := range []string{"secret", "deep/secret"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte("the secret of another"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mode := os.FileMode(0o700)
+	if os.Getuid() != 0 {
+		mode = 0 // his own, as near as it gets
+	}
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	if os.Getuid() != 0 {
+		return dir
+	}
+	// Another one's mode would let a group in that its list keeps out: group::---, user:1:r-x, mask::r-x.
+	listed := dir + "-listed"
+	if err := os.Mkdir(listed, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(listed) })
+	if err := os.WriteFile(filepath.Join(listed, "secret"), []byte("the secret of another"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(listed, 0, gid); err != nil {
+		t.Fatal(err)
+	}
+	list := []byte{2, 0, 0, 0}
+	for _, entry := range []struct{ tag, rights, id uint32 }{{1, 7, 1<<32 - 1}, {2, 5, 1}, {4, 0, 1<<32 - 1}, {16, 5, 1<<32 - 1}, {32, 0, 1<<32 - 1}} {
+		list = binary.LittleEndian.AppendUint16(list, uint16(entry.tag))
+		list = binary.LittleEndian.AppendUint16(list, uint16(entry.rights))
+		list = binary.LittleEndian.AppendUint32(list, entry.id)
+	}
+	if err := unix.Setxattr(listed, "system.posix_acl_access", list, 0); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // listenIn lets services listen where a script may try to reach them: streams and datagrams.

@@ -139,6 +139,8 @@ type Exit struct {
 	Limits hostmem.Limits
 	// Setup is the time from Start to the start of the command.
 	Setup time.Duration
+	// ByHelper says that gresize-sandbox made the namespaces, for the user may not.
+	ByHelper bool
 	// Lacks are parts of the kernel that were done without.
 	Lacks []string
 	// Notes say where the view of the file system is not the usual one.
@@ -191,6 +193,8 @@ type Process struct {
 	opens   *openLog
 	record  bool
 	restart func(dir string) bool
+	// byHelper says that the namespaces were not made by the user.
+	byHelper bool
 
 	mu      sync.Mutex
 	exit    Exit
@@ -209,7 +213,19 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	if len(spec.Argv) == 0 {
 		return nil, errors.New("sandbox: no command")
 	}
-	p := &Process{started: time.Now(), ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1), record: spec.Policy.RecordOpens, restart: spec.Restart}
+	p, err := start(ctx, spec, "")
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) && (unavailable.Op == opNamespaces || unavailable.Op == opPrivate) && os.Getuid() != 0 {
+		if by := helper(); by != "" {
+			return start(ctx, spec, by)
+		}
+	}
+	return p, err
+}
+
+// start makes the sandbox with a user namespace of its own, or with the helper's rights where one is named.
+func start(ctx context.Context, spec Spec, by string) (*Process, error) {
+	p := &Process{started: time.Now(), byHelper: by != "", ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1), record: spec.Policy.RecordOpens, restart: spec.Restart}
 	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox.")
 	if err != nil {
 		return nil, &UnavailableError{Op: opMountPoint, Err: err}
@@ -224,7 +240,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, &UnavailableError{Op: "find the mount point", Err: err}
 	}
 	p.base = base
-	if err := p.launch(ctx, spec); err != nil {
+	if err := p.launch(ctx, spec, by); err != nil {
 		p.cleanUp()
 		return nil, err
 	}
@@ -251,7 +267,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 	return nil, failure
 }
 
-func (p *Process) launch(ctx context.Context, spec Spec) error {
+func (p *Process) launch(ctx context.Context, spec Spec, by string) error {
 	cfg := config{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, Files: spec.Files, Policy: spec.Policy, Base: p.base, Writable: spec.Writable, Passwd: passwdLine(), Network: lookAtNetwork(ctx, spec.Env)}
 	cfg.Policy.fillIn()
 	p.scratch = cfg.Policy.ScratchBytes
@@ -304,7 +320,7 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 		// The parent-death signal follows the thread, so the thread must live as long as the sandbox.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := p.startStage(ctx, input, spec.Output, configFile, theirs)
+		err := p.startStage(ctx, by, input, spec.Output, configFile, theirs)
 		begun <- err
 		if err == nil {
 			p.waited <- p.cmd.Wait()
@@ -320,7 +336,7 @@ func (p *Process) launch(ctx context.Context, spec Spec) error {
 
 // startStage starts the set-up stage. Root maps every number so that files of
 // others keep their owners; anyone else can map but himself.
-func (p *Process) startStage(ctx context.Context, input *os.File, output io.Writer, configFile, control *os.File) error {
+func (p *Process) startStage(ctx context.Context, by string, input *os.File, output io.Writer, configFile, control *os.File) error {
 	uid, gid := os.Geteuid(), os.Getegid()
 	everyone := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1<<32 - 1}}
 	attempts := [][2][]syscall.SysProcIDMap{{
@@ -329,9 +345,14 @@ func (p *Process) startStage(ctx context.Context, input *os.File, output io.Writ
 	if uid == 0 {
 		attempts = append([][2][]syscall.SysProcIDMap{{everyone, everyone}}, attempts...)
 	}
+	program := "/proc/self/exe"
+	if by != "" {
+		program = by
+		attempts = attempts[:1]
+	}
 	var err error
 	for _, ids := range attempts {
-		cmd := exec.CommandContext(ctx, "/proc/self/exe")
+		cmd := exec.CommandContext(ctx, program)
 		cmd.Args = []string{argSetup}
 		cmd.Env = []string{}
 		cmd.Dir = "/"
@@ -342,14 +363,15 @@ func (p *Process) startStage(ctx context.Context, input *os.File, output io.Writ
 		cmd.ExtraFiles = []*os.File{configFile, control} // become 3 and 4
 		cmd.WaitDelay = 2 * time.Second
 		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET |
-				syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+			Cloneflags:  syscall.CLONE_NEWUSER | namespaces,
 			UidMappings: ids[0],
 			GidMappings: ids[1],
 			Setsid:      true,
 			Pdeathsig:   syscall.SIGKILL,
 		}
-		if uid != 0 {
+		if by != "" {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		} else if uid != 0 {
 			// Root has all capabilities of the new namespace by itself. The overlay works with the rights of
 			// the stage that mounts it, and its working directory has no permission bits: hence the three on
 			// files, which reach only files of this user. The last is for the namespace's own bounds.
@@ -392,7 +414,7 @@ func (p *Process) take(m message, received *os.File) {
 	case m.Kind == "ready" && p.reports == nil && received != nil:
 		p.reports, received = received, nil
 		p.exit.Setup = time.Since(p.started)
-		p.exit.Notes, p.exit.Lacks = m.Notes, m.Lacks
+		p.exit.Notes, p.exit.Lacks, p.exit.ByHelper = m.Notes, m.Lacks, p.byHelper
 		if m.Disk {
 			go p.watchDisk()
 		}
@@ -493,6 +515,16 @@ func (p *Process) cleanUp() {
 		_ = p.control.Close()
 	}
 	p.dir.Remove()
+}
+
+// bound keeps what takes the machine's memory within bounds where the rights are not the user's own.
+func (p *Policy) bound() {
+	p.fillIn()
+	if lent {
+		p.ScratchBytes, p.ReportBytes = min(p.ScratchBytes, DefaultScratchBytes), min(p.ReportBytes, DefaultReportBytes)
+		p.SharedMemoryBytes = min(p.SharedMemoryBytes, freeHostMemory())
+		p.Processes = min(p.Processes, 1<<20)
+	}
 }
 
 func (p *Policy) fillIn() {

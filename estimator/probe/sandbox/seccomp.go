@@ -31,12 +31,12 @@ var withoutSupport = []uint32{
 
 // filterCalls puts the filter over this process, all its threads and whatever they start. It needs no_new_privs. On another architecture than
 // the two that PyTorch's CUDA builds exist for there is none.
-func filterCalls() error {
+func filterCalls(withoutUsers bool) error {
 	architecture, known := auditArchitectures[runtime.GOARCH]
 	if !known {
 		return nil
 	}
-	program := filter(architecture)
+	program := filter(architecture, withoutUsers)
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
@@ -46,7 +46,7 @@ func filterCalls() error {
 	return nil
 }
 
-func filter(architecture uint32) []unix.SockFilter {
+func filter(architecture uint32, withoutUsers bool) []unix.SockFilter {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}
@@ -67,6 +67,17 @@ func filter(architecture uint32) []unix.SockFilter {
 	}
 	for _, number := range withoutSupport {
 		program = append(program, unless(unix.BPF_JEQ, number), answer(unix.ENOSYS))
+	}
+	if withoutUsers {
+		// The arguments of clone3 cannot be looked at; every program goes on with clone.
+		program = append(program, unless(unix.BPF_JEQ, unix.SYS_CLONE3), answer(unix.ENOSYS))
+		for _, number := range []uint32{unix.SYS_UNSHARE, unix.SYS_CLONE} {
+			program = append(program,
+				unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 4, K: number},
+				load(dataFirstArg),
+				unless(unix.BPF_JSET, unix.CLONE_NEWUSER), answer(unix.EPERM),
+				load(dataNumber))
+		}
 	}
 	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 	return append(program,

@@ -67,11 +67,16 @@ func setUp() int {
 	if err := closeFrom(controlFD + 1); err != nil {
 		return report(step("close descriptors", err))
 	}
+	if err := checkRights(); err != nil {
+		return report(step("look at its own rights", err))
+	}
 	cfg, err := readConfig()
 	if err != nil {
 		return report(step("read the configuration", err))
 	}
-	boundPIDs(tasksPerProcess*cfg.Policy.Processes + ownThreads)
+	cfg.Policy.bound()
+	elsewhere := tasksElsewhere()
+	_ = using(forMounts, func() error { boundPIDs(tasksPerProcess*cfg.Policy.Processes + ownThreads); return nil })
 	b := &builder{base: cfg.Base, policy: cfg.Policy}
 	reports, err := b.build(cfg)
 	if err != nil {
@@ -86,11 +91,11 @@ func setUp() int {
 	if err := reports.Close(); err != nil {
 		return report(step("close the report directory", err))
 	}
-	if err := dropRights(); err != nil {
+	if err := using(forBounds, dropRights); err != nil {
 		return report(step("give up capabilities", err))
 	}
 	_, _ = unix.KeyctlJoinSessionKeyring("") // the caller's own may hold keys; a kernel without keys has none to hide
-	if err := filterCalls(); err != nil {
+	if err := filterCalls(lent); err != nil {
 		return report(step("filter system calls", err))
 	}
 	for _, fd := range []int{configFD, controlFD} {
@@ -104,7 +109,7 @@ func setUp() int {
 			return exitSetupFailed
 		}
 	}
-	return report(step("become init", syscall.Exec(exePath, []string{argInit}, []string{})))
+	return report(step("become init", syscall.Exec(exePath, []string{argInit, strconv.FormatInt(elsewhere, 10)}, []string{})))
 }
 
 // boundPIDs bounds the numbers of processes and threads in this process namespace, for root too, whom no limit on tasks holds. Before Linux 6.14 the setting is the

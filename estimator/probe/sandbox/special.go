@@ -27,7 +27,7 @@ func (b *builder) buildDev(dev string) error {
 		if err := os.WriteFile(dev+"/"+name, nil, 0o666); err != nil {
 			return step("make /dev/"+name, err)
 		}
-		if err := unix.Mount("/dev/"+name, dev+"/"+name, "", unix.MS_BIND, ""); err != nil {
+		if err := mount("/dev/"+name, dev+"/"+name, "", unix.MS_BIND, ""); err != nil {
 			if !errors.Is(err, os.ErrNotExist) {
 				b.note("/dev/%s is missing: %v", name, err)
 			}
@@ -44,13 +44,13 @@ func (b *builder) buildDev(dev string) error {
 			return step("make /dev/"+name, err)
 		}
 	}
-	if err := unix.Mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+	if err := mount("devpts", dev+"/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
 		b.note("no terminals can be made: %v", err)
 	}
 	if err := tmpfs(dev+"/shm", b.policy.SharedMemoryBytes, "1777"); err != nil {
 		return step("mount /dev/shm", err)
 	}
-	return step("make /dev read-only", unix.Mount("", dev, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
+	return step("make /dev read-only", mount("", dev, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, ""))
 }
 
 // closeProc shows the machine's parts of /proc read-only. It is done for root alone: to others they are closed anyway, and
@@ -59,7 +59,7 @@ func closeProc(proc string) {
 	for _, name := range settings {
 		path := proc + "/" + name
 		if err := bindReadOnly(path, path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			_ = unix.Mount("/dev/null", path, "", unix.MS_BIND, "")
+			_ = mount("/dev/null", path, "", unix.MS_BIND, "")
 		}
 	}
 }
