@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -211,7 +212,23 @@ func (r *run) whyNoTorch() string {
 	if len(r.options.Input) == 0 && slices.Contains(r.options.Command, "-") {
 		return "no process of the command imported PyTorch, and nothing stood on its standard input: a program goes there by a file or a pipe, as in: gresize estimate -- python - < train.py"
 	}
+	if program := containerOf(r.options.Command, r.options.Script); program != "" {
+		return "no process outside of a container imported PyTorch, and " + program + " starts one: what runs in it is not seen. Give the job the image's packages as an environment of the node (a venv, conda), and it is"
+	}
 	return "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"
+}
+
+// containers are programs and options that start a container.
+var containers = regexp.MustCompile(`(?m)(?:^|[\s/;&|"'(])(apptainer|singularity|enroot|podman|docker|shifter|sarus|ch-run)\s|\s(--container(?:-image|-name)?)[=\s]`)
+
+// containerOf is the first of them that the command or its script names; empty where there is none.
+func containerOf(command []string, script []byte) string {
+	for _, text := range []string{strings.Join(command, " ") + " ", string(script)} {
+		if m := containers.FindStringSubmatch(text); m != nil {
+			return m[1] + m[2]
+		}
+	}
+	return ""
 }
 
 // cause is the exception that a process reported, since a launcher's or a progress bar's words may follow it; else the last words.

@@ -474,6 +474,7 @@ func TestShims(t *testing.T) {
 		{"srun of many", "srun -N 8 --ntasks-per-node 8 sh -c 'sleep 0.$SLURM_NODEID; echo $SLURM_PROCID of $SLURM_NTASKS, $SLURM_LOCALID on $SLURM_NODEID'",
 			"0 of 64, 0 on 0\n63 of 64, 7 on 7\n"},
 		{"srun for the job's tasks", "SLURM_NTASKS=2 SLURM_NNODES=2 srun sh -c 'sleep 0.$SLURM_PROCID; echo $SLURM_NODEID, $SLURM_TASKS_PER_NODE'", "0, 1(x2)\n1, 1(x2)\n"},
+		{"a task in a container", "srun --container-image=nvcr.io#pytorch:24.10 -n 2 python train.py 2>&1; srun --container-image img --container-mounts /a:/b true 2>&1", "gresize: srun is not run while the job's memory is estimated\ngresize: srun is not run while the job's memory is estimated\n"},
 		{"a task fails", "srun -n 2 sh -c 'exit $((3 * SLURM_PROCID))'; echo $?", "3\n"},
 		{"no such task", "srun -n 2 no-such-command 2>/dev/null; echo $?", "127\n"},
 		{"srun by its path", "srun=$(command -v srun); $srun -N1 --mem 4G printf '%s\\n' hi", "hi\n"},

@@ -117,11 +117,20 @@ func tasksToRun(tasks, most int) []int {
 	return all
 }
 
+// inContainer are the options that have a task run in a container, which no launcher here makes: of pyxis, and of Slurm itself.
+var inContainer = []string{"--container-image", "--container-name", "--container"}
+
 // runLocally runs the launcher's command here, once for each task that is run.
 func runLocally(options launcherOptions) func(string, []string) int {
 	return func(name string, args []string) int {
-		logCall(name, "ran", args)
 		command, given := options.split(args)
+		for _, option := range inContainer {
+			if _, asked := given[option]; asked {
+				// The machine's own Python would be another one than that of the image.
+				return refuse(name, args)
+			}
+		}
+		logCall(name, "ran", args)
 		if len(command) == 0 {
 			return 0
 		}
