@@ -128,6 +128,10 @@ packages: build build-plugins ## deb and rpm in build/packages/: gresize, and th
 	@packaging/make-packages "$(abspath $(BUILD))" "$(abspath $(BUILD))/packages" "$(NFPM)"
 	@echo "next: on the controller apt-get install ./gresize_*.deb ./gresize-slurm-plugin-RELEASE_*.deb (or the rpm), with the release of its Slurm; then docs/install.md"
 
+.PHONY: wheel
+wheel: build ## A wheel in build/packages/ for one person: pip install build/packages/gresize-*.whl, then gresize estimate -- python train.py
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)} packaging/make-wheel "$(BUILD)" "$(BUILD)/packages" "$$(packaging/version)"
+
 PREFIX ?= /usr
 
 .PHONY: clean

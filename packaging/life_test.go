@@ -211,19 +211,21 @@ provides:
 	output(t, "go", "run", nfpm(t), "package", "--config", config, "--packager", "rpm", "--target", packages+"/")
 
 	r := newCleanRoot(t, packages)
-	r.refused("rpm --install /packages/gresize-"+older+"-1.*.rpm", "libc.so.6")
+	r.refused("rpm --install /packages/gresize-"+older+"-1.el8.*.rpm", "libc.so.6")
 	r.run("rpm --install /packages/site-*.rpm")
 	before := r.paths()
-	r.run("rpm --install /packages/gresize-" + older + "-1.*.rpm")
+	r.run("rpm --install /packages/gresize-" + older + "-1.el8.*.rpm")
 	r.installed()
-	r.run("rpm --install /packages/gresize-slurm-plugin-*-" + older + "-1.*.rpm && test -e /usr/lib64/slurm/job_submit_gresize.so")
+	r.refused("rpm --install /packages/gresize-slurm-plugin-*-ohpc-"+older+"-1.el8.*.rpm", "slurm-slurmctld-ohpc")
+	r.run("rpm --install /packages/gresize-slurm-plugin-" + release + "-" + older + "-1.el8.*.rpm && test -e /usr/lib64/slurm/job_submit_gresize.so")
 	if got := strings.Fields(r.run("rpm --query --configfiles gresize")); !slices.Equal(got, []string{"/etc/gresize/gresize.toml"}) {
 		t.Errorf("configuration files: %v", got)
 	}
 	r.run(`sed -i 's/^mode = "shadow"/mode = "off"/' /etc/gresize/gresize.toml && touch /var/lib/gresize/decisions.db`)
-	r.run("rpm --upgrade /packages/gresize-" + newer + "-1.*.rpm")
+	// With the distribution: of one version, that of the newer distribution is the newer package.
+	r.run("rpm --upgrade /packages/gresize-" + older + "-1.el9.*.rpm && rpm --upgrade /packages/gresize-" + newer + "-1.el9.*.rpm")
 	r.run(`grep -q '^mode = "off"' /etc/gresize/gresize.toml && test -e /var/lib/gresize/decisions.db && test "$(rpm --query --queryformat '%{VERSION}' gresize)" = ` + newer)
-	r.refused("rpm --upgrade /packages/gresize-"+older+"-1.*.rpm", "newer")
+	r.refused("rpm --upgrade /packages/gresize-"+older+"-1.el9.*.rpm", "newer")
 	r.run("rpm --erase gresize $(rpm --query --all 'gresize-slurm-plugin-*')")
 	r.run("! test -e /usr/bin/gresized && ! test -e /usr/lib64/slurm/job_submit_gresize.so && test -e /var/lib/gresize/decisions.db && test -e /etc/gresize/gresize.toml.rpmsave")
 	// Folders that belong to other packages of an RPM distribution.
