@@ -159,10 +159,16 @@ func (s *fakeSite) waitDead(failpoint string) {
 // submit runs sbatch as the user.
 func (s *fakeSite) submit(args ...string) string {
 	s.t.Helper()
-	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
+	return s.submitAs(minicluster.DefaultUser, args...)
+}
+
+// submitAs runs sbatch as a user of this machine.
+func (s *fakeSite) submitAs(user string, args ...string) string {
+	s.t.Helper()
+	dir, err := s.Cluster.WorkDir(user)
 	must(s.t, err)
 	must(s.t, os.WriteFile(filepath.Join(dir, "job.sh"), []byte("#!/bin/sh\nsrun true && sleep 1\n"), 0o644))
-	id, err := s.Cluster.Sbatch(s.t.Context(), minicluster.DefaultUser, append(append([]string{"--mem=200M", "--time=5"}, args...), "job.sh")...)
+	id, err := s.Cluster.Sbatch(s.t.Context(), user, append(append([]string{"--mem=200M", "--time=5"}, args...), "job.sh")...)
 	must(s.t, err)
 	return id
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/user"
 	"strconv"
 	"syscall"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/systemd"
+	"github.com/gresize/gresize/estimator/account"
 	"github.com/gresize/gresize/estimator/release"
 )
 
@@ -70,18 +70,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		logger.Error("descriptors that were left open are not closed to sbatch", "error", err)
 		return exitFailed
 	}
-	owner, err := user.Lookup(*slurmUser)
+	owner, err := account.System{}.ByName(ctx, *slurmUser)
 	if err != nil {
-		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v (name the SlurmUser of slurm.conf)\n", err)
+		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %q: %v (name the SlurmUser of slurm.conf)\n", *slurmUser, err)
 		return exitFailed
 	}
-	uid, gid, err := ids(owner)
-	if err != nil {
-		fmt.Fprintf(stderr, "gresize-launch: -slurm-user: %v\n", err)
-		return exitFailed
-	}
-	config := launch.Config{Sbatch: *sbatch, SlurmConf: *slurmConf, Probe: *probe, AllowedUIDs: []uint32{uid}, MinUID: uint32(minUID), Timeout: sbatchTimeout, Logger: logger}
-	if err := serve(ctx, *socket, gid, config); err != nil {
+	config := launch.Config{Sbatch: *sbatch, SlurmConf: *slurmConf, Probe: *probe, AllowedUIDs: []uint32{owner.UID}, MinUID: uint32(minUID), Timeout: sbatchTimeout, Logger: logger}
+	if err := serve(ctx, *socket, owner.GID, config); err != nil {
 		logger.Error("gresize-launch ends", "error", err)
 		return exitFailed
 	}
@@ -136,18 +131,4 @@ func listenFor(path string, gid uint32) (*net.UnixListener, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return listener, nil
-}
-
-func ids(u *user.User) (uid, gid uint32, err error) {
-	for _, id := range []struct {
-		text string
-		to   *uint32
-	}{{u.Uid, &uid}, {u.Gid, &gid}} {
-		n, err := strconv.ParseUint(id.text, 10, 32)
-		if err != nil {
-			return 0, 0, fmt.Errorf("id %q of %s: %w", id.text, u.Username, err)
-		}
-		*id.to = uint32(n)
-	}
-	return uid, gid, nil
 }

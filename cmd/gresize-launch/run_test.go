@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/estimator/account"
 )
 
 // TestMain is gresize-launch itself where a test starts it.
@@ -27,14 +27,11 @@ func TestMain(m *testing.M) {
 // TestSbatchSeesNothingOfTheLauncher starts gresize-launch with a hostile environment and a descriptor that somebody left open. What it runs as the job's owner has
 // neither, nor any right.
 func TestSbatchSeesNothingOfTheLauncher(t *testing.T) {
-	u, err := user.Lookup("gresize-user") // made by tools/setup
+	u, err := account.ByName("gresize-user") // made by tools/setup
 	if err != nil {
 		t.Fatal(err)
 	}
-	uid, gid, err := ids(u)
-	if err != nil {
-		t.Fatal(err)
-	}
+	uid, gid := u.UID, u.GID
 	dir, err := os.MkdirTemp("", "gresize-launch-")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +129,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"word"}, exitUsage, "unexpected argument"},
 		{[]string{"--version"}, exitOK, "gresize-launch version "},
 		{[]string{"-help"}, exitOK, "default 1000"},
-		{[]string{"-min-uid", "010", "-slurm-user", "nobody-of-that-name"}, exitFailed, "-slurm-user: user: unknown user nobody-of-that-name (name the SlurmUser of slurm.conf)"},
+		{[]string{"-min-uid", "010", "-slurm-user", "nobody-of-that-name"}, exitFailed, "-slurm-user: \"nobody-of-that-name\": the system knows no such user (`getent passwd` does not find one) (name the SlurmUser of slurm.conf)"},
 	} {
 		var out, errs strings.Builder
 		if code := run(t.Context(), c.args, &out, &errs); code != c.code || !strings.Contains(out.String()+errs.String(), c.says) || (out.Len() > 0) != (c.args[0] == "--version") {

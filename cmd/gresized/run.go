@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"os/user"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,6 +31,7 @@ import (
 	"github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
+	"github.com/gresize/gresize/estimator/account"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/release"
@@ -133,7 +133,7 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 	}
 	for _, name := range c.Socket.AllowUsers {
 		if _, err := userID(name); err != nil {
-			warn(&config.FileError{Field: "socket.allow_users", Problem: fmt.Sprintf("there is no user %q on this machine: gresized does not start here", name), Hint: "name SlurmUser there"})
+			warn(&config.FileError{Field: "socket.allow_users", Problem: fmt.Sprintf("user %q: %v: gresized does not start here", name, err), Hint: "name SlurmUser there"})
 		}
 	}
 	if c.Web.Listen != "" {
@@ -357,7 +357,7 @@ func userIDs(names []string) ([]uint32, error) {
 	for _, name := range names {
 		uid, err := userID(name)
 		if err != nil {
-			return nil, fmt.Errorf("socket.allow_users: there is no user %q: name SlurmUser there", name)
+			return nil, fmt.Errorf("socket.allow_users: user %q: %w: name SlurmUser there", name, err)
 		}
 		uids = append(uids, uid)
 	}
@@ -365,9 +365,9 @@ func userIDs(names []string) ([]uint32, error) {
 }
 
 func userID(name string) (uint32, error) {
-	if u, err := user.Lookup(name); err == nil {
-		name = u.Uid
+	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return uint32(uid), nil
 	}
-	uid, err := strconv.ParseUint(name, 10, 32)
-	return uint32(uid), err
+	u, err := account.ByName(name)
+	return u.UID, err
 }

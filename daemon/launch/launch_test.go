@@ -15,14 +15,16 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gresize/gresize/estimator/account"
 )
 
-// account is an unprivileged user of the machine, made by tools/setup.
-const account = "gresize-user"
+// jobUser is an unprivileged user of the machine, made by tools/setup.
+const jobUser = "gresize-user"
 
 func request(t *testing.T) Request {
 	t.Helper()
-	u, err := user.Lookup(account)
+	u, err := user.Lookup(jobUser)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +153,8 @@ func TestRefusals(t *testing.T) {
 	for name, change := range map[string]func(*Request){
 		"root":           func(r *Request) { r.UID, r.GID = 0, 0 },
 		"system account": func(r *Request) { r.UID = 999 },
-		"nobody":         func(r *Request) { r.UID = 4_000_000_000 },
+		"no user":        func(r *Request) { r.UID = 4_000_000_000 },
+		"nobody":         func(r *Request) { r.UID, r.GID = 65534, 65534 },
 		"foreign group":  func(r *Request) { r.GID = 0 },
 		"bad field":      func(r *Request) { r.Account = "a b" },
 	} {
@@ -171,6 +174,58 @@ func TestRefusals(t *testing.T) {
 	for name, script := range map[string]string{"hangs": "sleep 30", "says nothing": "true", "says words": "echo Submitted batch job 4"} {
 		if _, err := serve(t, script, nil).Submit(t.Context(), request(t)); err == nil || errors.As(err, &refused) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestSlurmUserIsNotProbed: who asks is nobody's job; with its rights every job of the cluster can be changed.
+func TestSlurmUserIsNotProbed(t *testing.T) {
+	r := request(t)
+	client := serve(t, "echo 42", func(c *Config) { c.AllowedUIDs = []uint32{r.UID} })
+	var refused *RefusedError
+	if id, err := client.Submit(t.Context(), r); !errors.As(err, &refused) || id != 0 || !strings.Contains(err.Error(), "SlurmUser") {
+		t.Error(id, err)
+	}
+}
+
+// TestUsersOfADirectory: a user whom no file of this machine has gets a probe with all groups; one of whom nothing can be learnt in time gets none.
+func TestUsersOfADirectory(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	for p := dir; len(p) > len(os.TempDir()); p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	users := func(script string) account.System {
+		path := filepath.Join(t.TempDir(), "getent")
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return account.System{Getent: path, Limit: time.Second}
+	}
+	if err := errors.Join(os.WriteFile(out, nil, 0o666), os.Chmod(out, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	r := request(t)
+	r.UID, r.GID = 70001, 70002
+	directory := users("case $1 in passwd) echo 'ldap user@x:*:70001:70000::/h:/bin/sh';; *) echo 'ldap user@x  70002 70003';; esac")
+	client := serve(t, "{ id -u; id -g; id -G; } > "+out+"; echo 42", func(c *Config) { c.Users = directory })
+	if id, err := client.Submit(t.Context(), r); err != nil || id != 42 {
+		t.Fatal(id, err)
+	}
+	if text, err := os.ReadFile(out); err != nil || string(text) != "70001\n70002\n70002 70000 70003\n" {
+		t.Errorf("%s %v", text, err)
+	}
+	var refused *RefusedError
+	for says, script := range map[string]string{"no such user": "exit 2", "no answer in time": "exec sleep 60", "exit status 1": "exit 1"} {
+		began := time.Now()
+		client := serve(t, "echo 42", func(c *Config) { c.Users = users(script) })
+		if id, err := client.Submit(t.Context(), r); !errors.As(err, &refused) || id != 0 || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %d %v", script, id, err)
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("%q: %s", script, took)
 		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/peer"
+	"github.com/gresize/gresize/estimator/account"
 )
 
 // The names of the variables that a probe finds in its environment.
@@ -58,6 +58,8 @@ type Config struct {
 	AllowedUIDs []uint32
 	// MinUID is the smallest user id for which a probe is submitted; 0 never is.
 	MinUID uint32
+	// Users are where the owners of jobs are looked up; the zero value is this machine.
+	Users account.System
 	// Timeout bounds one sbatch.
 	Timeout time.Duration
 	Logger  *slog.Logger
@@ -74,7 +76,10 @@ var safePath = regexp.MustCompile(`^/[A-Za-z0-9_./+-]+$`)
 
 // NewServer checks what it will run: a program that root runs for others must not be one that others can change.
 func NewServer(config Config) (*Server, error) {
-	for _, path := range []string{config.Sbatch, config.Probe} {
+	if config.Users.Getent == "" {
+		config.Users.Getent = account.Getent
+	}
+	for _, path := range []string{config.Sbatch, config.Probe, config.Users.Getent} {
 		if err := secure(path); err != nil {
 			return nil, err
 		}
@@ -177,7 +182,7 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 		logger.Warn("request refused", "error", err)
 		return Reply{Error: "request: " + err.Error()}
 	}
-	credential, err := s.credential(r)
+	credential, err := s.credential(ctx, r)
 	if err != nil {
 		logger.Warn("request refused", "error", err)
 		return Reply{Error: err.Error()}
@@ -248,33 +253,28 @@ func probeEnvironment(r Request) []string {
 	return append(environment, KeyVariable+"="+r.Key, URLVariable+"="+r.URL)
 }
 
-// credential is the user that the probe runs as: never root, never a system account, in a group that is the user's own.
-func (s *Server) credential(r Request) (*syscall.Credential, error) {
-	if r.UID < s.config.MinUID {
-		return nil, fmt.Errorf("no probe is submitted for user id %d: the smallest allowed is %d", r.UID, s.config.MinUID)
+// nobodies are numbers that stand for no one person: nobody of this kernel and of NFS, and what setuid takes for "leave it".
+var nobodies = []uint32{65534, 65535, 1<<32 - 2, 1<<32 - 1}
+
+// credential is the user that the probe runs as: never root, never a system account, in a group that is the user's own. SlurmUser asks, and is nobody whose
+// jobs are probed: what runs as it can change every job of the cluster.
+func (s *Server) credential(ctx context.Context, r Request) (*syscall.Credential, error) {
+	switch {
+	case r.UID < s.config.MinUID:
+		return nil, fmt.Errorf("no probe is submitted for user id %d: the smallest allowed is %d (-min-uid)", r.UID, s.config.MinUID)
+	case slices.Contains(s.config.AllowedUIDs, r.UID):
+		return nil, fmt.Errorf("no probe is submitted for user id %d: it is SlurmUser", r.UID)
+	case slices.Contains(nobodies, r.UID):
+		return nil, fmt.Errorf("no probe is submitted for user id %d: it stands for nobody", r.UID)
 	}
-	account, err := user.LookupId(strconv.FormatUint(uint64(r.UID), 10))
+	_, groups, err := s.config.Users.Member(ctx, r.UID)
 	if err != nil {
-		return nil, fmt.Errorf("look up user: %w", err)
+		return nil, fmt.Errorf("look up user %d: %w", r.UID, err)
 	}
-	names, err := account.GroupIds()
-	if err != nil {
-		return nil, fmt.Errorf("look up the groups of user %d: %w", r.UID, err)
-	}
-	credential := &syscall.Credential{Uid: r.UID, Gid: r.GID}
-	member := false
-	for _, name := range names {
-		gid, err := strconv.ParseUint(name, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("group %q of user %d: %w", name, r.UID, err)
-		}
-		credential.Groups = append(credential.Groups, uint32(gid))
-		member = member || uint32(gid) == r.GID
-	}
-	if !member {
+	if !slices.Contains(groups, r.GID) {
 		return nil, fmt.Errorf("user %d is not in group %d", r.UID, r.GID)
 	}
-	return credential, nil
+	return &syscall.Credential{Uid: r.UID, Gid: r.GID, Groups: groups}, nil
 }
 
 // limited keeps the beginning of what a program prints.

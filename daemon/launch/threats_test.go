@@ -30,11 +30,13 @@ func openFolder(t *testing.T) string {
 	return dir
 }
 
-// TestOnlySlurmUserMayAsk has the socket open to all, and lets the owner of a job ask for himself: the kernel says who he is, and he gets not even an answer. As
-// SlurmUser he gets one.
+// TestOnlySlurmUserMayAsk has the socket open to all, and lets a user ask: the kernel says who it is, and there is not even an answer. As
+// SlurmUser it gets one.
 func TestOnlySlurmUserMayAsk(t *testing.T) {
 	r := request(t)
-	data, err := json.Marshal(r)
+	other := r
+	other.UID, other.GID = 1, 1 // an account that every machine has; SlurmUser's own jobs are not probed
+	data, err := json.Marshal(other)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func TestOnlySlurmUserMayAsk(t *testing.T) {
 		want    string
 	}{"a user": {nil, ""}, "another user is SlurmUser": {[]uint32{r.UID + 1}, ""}, "SlurmUser": {[]uint32{r.UID}, `{"job_id":42}`}} {
 		out := openFolder(t)
-		client := serve(t, "touch "+out+"/ran; echo 42\n", func(config *Config) { config.AllowedUIDs = c.allowed })
+		client := serve(t, "touch "+out+"/ran; echo 42\n", func(config *Config) { config.AllowedUIDs, config.MinUID = c.allowed, 1 })
 		if err := os.Chmod(client.Path, 0o777); err != nil {
 			t.Fatal(err)
 		}

@@ -1,8 +1,8 @@
 package logview
 
 import (
+	"errors"
 	"fmt"
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/estimator/account"
 )
 
 // Choice is what people write to choose jobs of the log. What is empty does not restrict.
@@ -88,16 +89,19 @@ func userID(flag, owner string) (*uint32, error) {
 	if owner == "" {
 		return nil, nil
 	}
-	text := owner
-	if u, err := user.Lookup(owner); err == nil {
-		text = u.Uid
+	u, err := account.ByName(owner)
+	if err == nil {
+		return &u.UID, nil
 	}
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
+	n, wrong := strconv.ParseUint(owner, 10, 32)
+	switch {
+	case wrong == nil:
+		uid := uint32(n)
+		return &uid, nil
+	case errors.Is(err, account.ErrUnknown):
 		return nil, fmt.Errorf("%suser: there is no user %.80q", flag, owner)
 	}
-	uid := uint32(n)
-	return &uid, nil
+	return nil, fmt.Errorf("%suser: %.80q cannot be looked up, give the number: %w", flag, owner, err)
 }
 
 // timeLayouts are read in the local time zone unless the text names another.

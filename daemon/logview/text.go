@@ -4,14 +4,16 @@
 package logview
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"os/user"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/estimator/account"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -56,17 +58,23 @@ func Short(r request.Request) string {
 
 // UserName is the name of a user, or "uid 7" for one without.
 func UserName(uid uint32) string {
-	number := strconv.FormatUint(uint64(uid), 10)
-	if u, err := user.LookupId(number); err == nil {
-		return u.Username
+	if u, err := account.ByID(uid); err == nil {
+		return u.Name
 	}
-	return "uid " + number
+	return nameless(uid)
 }
+
+// nameless is how a user is written whose name is not known.
+func nameless(uid uint32) string { return "uid " + strconv.FormatUint(uint64(uid), 10) }
 
 // Names asks for each user's name once in a while: it may come over the network. The zero value is ready, also for concurrent use.
 type Names struct {
 	mu    sync.Mutex
 	known map[uint32]knownName
+	// quietUntil is until when nobody is asked for: the directory of users did not answer.
+	quietUntil time.Time
+	// system replaces this machine's users, in tests.
+	system account.System
 }
 
 type knownName struct {
@@ -78,19 +86,33 @@ const (
 	// nameLife is how long a name is believed, and maxNames how many are.
 	nameLife = 10 * time.Minute
 	maxNames = 10_000
+	// quietFor is how long a directory that did not answer is left alone: a list has many names.
+	quietFor = time.Minute
 )
 
 // Of is the name of a user, or the number of one without: one word, for awk and cut.
 func (n *Names) Of(uid uint32) string {
 	n.mu.Lock()
 	known, ok := n.known[uid]
+	quiet := time.Now().Before(n.quietUntil)
 	n.mu.Unlock()
 	if ok && time.Since(known.at) < nameLife {
 		return known.name
 	}
-	name := strings.TrimPrefix(UserName(uid), "uid ")
+	name := strconv.FormatUint(uint64(uid), 10)
+	if quiet {
+		return name
+	}
+	u, err := n.system.ByID(context.Background(), uid)
+	if err == nil {
+		name = u.Name
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if err != nil && !errors.Is(err, account.ErrUnknown) {
+		n.quietUntil = time.Now().Add(quietFor)
+		return name
+	}
 	if n.known == nil || len(n.known) >= maxNames {
 		n.known = map[uint32]knownName{}
 	}

@@ -5,9 +5,9 @@ package site
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
-	"os/user"
 	"regexp"
 	"slices"
 	"strconv"
@@ -15,6 +15,7 @@ import (
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/account"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -69,12 +70,19 @@ func New(c *config.Config) (*Site, []*config.FileError) {
 // userNumbers looks users up: a job knows its owner by the number.
 func userNumbers(field string, names []string, unknown *[]*config.FileError) (numbers []string) {
 	for _, name := range names {
-		if account, err := user.Lookup(name); err == nil {
-			numbers = append(numbers, account.Uid)
-		} else if _, err := strconv.ParseUint(name, 10, 32); err == nil {
+		if _, err := strconv.ParseUint(name, 10, 32); err == nil {
 			numbers = append(numbers, name)
-		} else {
+			continue
+		}
+		u, err := account.ByName(name)
+		switch {
+		case err == nil:
+			numbers = append(numbers, strconv.FormatUint(uint64(u.UID), 10))
+		case errors.Is(err, account.ErrUnknown):
 			*unknown = append(*unknown, &config.FileError{Field: field, Problem: fmt.Sprintf("there is no user %q", name), Hint: "a name that `getent passwd` knows, or a number"})
+		default:
+			*unknown = append(*unknown, &config.FileError{Field: field, Problem: fmt.Sprintf("user %q cannot be looked up: %v", name, err), Hint: "give the number, which needs no look-up"})
+			return numbers // the others would wait as long
 		}
 	}
 	return numbers

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gresize/gresize/estimator/account"
 )
 
 // Names under which the executable is started again.
@@ -211,11 +212,15 @@ func dropRights() error {
 // passwdLine is the caller's own entry, for machines where names come from a
 // service that cannot be reached from inside.
 func passwdLine() string {
-	u, err := user.Current()
-	if err != nil || strings.ContainsAny(u.Username+u.HomeDir, ":\n") {
+	u, err := account.ByID(uint32(os.Geteuid()))
+	if err != nil {
+		// Nobody knows the name here; what the session says of itself does no harm.
+		u = account.User{Name: os.Getenv("USER"), Home: os.Getenv("HOME"), UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	}
+	if u.Name == "" || strings.ContainsAny(u.Name+u.Home, ":\n") {
 		return ""
 	}
-	return u.Username + ":x:" + u.Uid + ":" + u.Gid + "::" + u.HomeDir + ":/bin/sh\n"
+	return fmt.Sprintf("%s:x:%d:%d::%s:/bin/sh\n", u.Name, u.UID, u.GID, u.Home)
 }
 
 // provide changes a file of the system's: change gets what is in it. The file belongs to root, so that another takes its place.

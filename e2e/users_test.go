@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gresize/gresize/e2e/site"
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/minicluster"
+)
+
+// elsewhere is set in the process of a test that runs on a machine with other files.
+const elsewhere = "GRESIZE_TEST_ELSEWHERE"
+
+// withFiles runs a test in a process of its own, for which the files of this machine are others: text by path. It says whether this is that process.
+func withFiles(t *testing.T, files map[string]string) bool {
+	t.Helper()
+	if os.Getenv(elsewhere) != "" {
+		return true
+	}
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o755))
+	script := ""
+	for path, text := range files {
+		own := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		must(t, os.WriteFile(own, []byte(text), 0o644))
+		if _, err := os.Stat(path); err != nil {
+			script += "mkdir -p " + filepath.Dir(path) + "; mount -t tmpfs none " + filepath.Dir(path) + "; cp " + own + " " + path + "\n"
+			continue
+		}
+		script += "mount --bind " + own + " " + path + "\n"
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-euc", script+`exec "$@"`, "sh",
+		os.Args[0], "-test.v", "-test.count=1", "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), elsewhere+"=1")
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	must(t, cmd.Run())
+	return false
+}
+
+// mallory is the other user of the tests of what one can do to another.
+const mallory = "gresize-mallory"
+
+// withMallory runs a test on a machine that knows one more user.
+func withMallory(t *testing.T) bool {
+	t.Helper()
+	passwd, err := os.ReadFile("/etc/passwd")
+	must(t, err)
+	return withFiles(t, map[string]string{"/etc/passwd": string(passwd) + mallory + ":x:59999:100:::/bin/sh\n"})
+}
+
+// TestUserOfADirectory: a user whom no file of the machine has, but a module of the C library, is tried and changed as all others.
+func TestUserOfADirectory(t *testing.T) {
+	if _, err := os.Stat("/usr/lib/libnss_extrausers.so.2"); err != nil {
+		t.Skip("libnss-extrausers is not installed (tools/setup slurm)")
+	}
+	const user = "phys.ldap"
+	if !withFiles(t, map[string]string{
+		"/etc/nsswitch.conf":         "passwd: files extrausers\ngroup: files extrausers\nhosts: files dns\n",
+		"/var/lib/extrausers/passwd": user + ":x:70001:70000::/home/phys/ldap:/bin/sh\n",
+	}) {
+		return
+	}
+	must(t, os.WriteFile("/var/lib/extrausers/group", []byte("phys:x:70000:\n"), 0o644))
+	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: time.Minute})
+	s.answer(says(t, 7, estimator.Exact))
+	id := s.submitAs(user, "--gres=gpu:1", "--constraint=gpu80g")
+	if story := s.finished(id, time.Minute); story.Job.State != "verified" || story.Job.UID != 70001 {
+		t.Errorf("%s, of uid %d: %s", story.Job.State, story.Job.UID, states(story))
+	}
+}
