@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
@@ -42,15 +43,56 @@ func withFiles(t *testing.T, files map[string]string) bool {
 	return false
 }
 
-// mallory is the other user of the tests of what one can do to another.
-const mallory = "gresize-mallory"
+// mallory is the other user of the tests of what one can do to another; carol is a third one.
+const mallory, carol = "gresize-mallory", "gresize-carol"
 
-// withMallory runs a test on a machine that knows one more user.
+// withMallory runs a test on a machine that knows the two more.
 func withMallory(t *testing.T) bool {
 	t.Helper()
 	passwd, err := os.ReadFile("/etc/passwd")
 	must(t, err)
-	return withFiles(t, map[string]string{"/etc/passwd": string(passwd) + mallory + ":x:59999:100:::/bin/sh\n"})
+	return withFiles(t, map[string]string{"/etc/passwd": string(passwd) + mallory + ":x:59998:100:::/bin/sh\n" + carol + ":x:59999:100:::/bin/sh\n"})
+}
+
+// TestProbesThatAreLost: where every probe dies, a user's jobs are no longer held after six, and nobody's after six of three users.
+func TestProbesThatAreLost(t *testing.T) {
+	if !withMallory(t) {
+		return
+	}
+	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: time.Minute})
+	s.answer(fakeAnswer{Die: true})
+	code := func(user string) string {
+		before := len(s.lines()) // a job that passes has no number in the log
+		s.submitAs(user, "--gres=gpu:1", "--constraint=gpu80g")
+		var last decisionlog.Line
+		waitUntil(t, 50*time.Second, "the end of a story", func() bool {
+			lines := s.lines()
+			last = lines[0]
+			return len(lines) > before && last.Job.Finished
+		})
+		return last.Job.State + " " + last.Decision.Code
+	}
+	var ids []string
+	for range 6 {
+		ids = append(ids, s.submitAs(mallory, "--gres=gpu:1", "--constraint=gpu80g"))
+	}
+	for _, id := range ids {
+		s.finished(id, 50*time.Second)
+	}
+	if got := code(mallory); got != "left_alone probes_failing" {
+		t.Errorf("the seventh of one user: %s", got)
+	}
+	for i, user := range []string{minicluster.DefaultUser, minicluster.DefaultUser, carol, carol} {
+		if got := code(user); got != "released probe_lost" {
+			t.Errorf("job %d of others: %s", i, got)
+		}
+	}
+	if got := code(carol); got != "left_alone probes_failing" {
+		t.Errorf("the seventh that counts: %s", got)
+	}
+	if log, err := s.DaemonLog(); err != nil || !strings.Contains(log, "probes fail one after the other, of several owners") {
+		t.Errorf("the journal does not say so: %v", err)
+	}
 }
 
 // TestUserOfADirectory: a user whom no file of the machine has, but a module of the C library, is tried and changed as all others.

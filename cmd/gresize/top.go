@@ -16,8 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 const (
@@ -107,7 +109,35 @@ func cutTo(text string, rows, columns int) string {
 	return strings.Join(lines, "\r\n")
 }
 
+// recently is how far back top looks for jobs that were not held since probes fail.
+const recently = 15 * time.Minute
+
+// drawProbesFailing says that jobs pass untried, and why the last of them did.
+func drawProbesFailing(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Time) error {
+	lines, err := log.List(ctx, maxTopJobs, decisionlog.Filter{Verdict: decisionlog.LeaveAlone, Since: now.Add(-recently)})
+	if err != nil {
+		return err
+	}
+	n, last := 0, decisionlog.Line{}
+	for _, l := range lines {
+		if l.Decision != nil && l.Decision.Code == jobs.CodeProbesFailing {
+			if n++; n == 1 {
+				last = l
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	_, err = fmt.Fprintf(w, "Probes fail: %s in the last %s passed untried, the last at %s: %s\n", quantity.Count(n, "job"), recently, last.Job.SubmittedAt.Local().Format(time.TimeOnly),
+		printable.Clip(last.Decision.Reason, 300))
+	return err
+}
+
 func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Time) error {
+	if err := drawProbesFailing(ctx, w, log, now); err != nil {
+		return err
+	}
 	lines, err := log.List(ctx, maxTopJobs, decisionlog.Filter{Open: true})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -46,6 +47,20 @@ JOB  USER        NAME       PARTITION  ASKED  STATE     FOR  HELD FOR  NEEDS  VE
 	}
 	if got := cutTo(want, 3, 10); got != "gresize  2\r\n\r\n… 3 more" {
 		t.Errorf("in a small window: %q", got)
+	}
+
+	for i, code := range []string{"no_gpu", jobs.CodeProbesFailing, jobs.CodeProbesFailing} {
+		at := now.Add(time.Duration(i-3) * time.Minute)
+		if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: code + at.String(), Mode: "enforce", UID: 7, SubmittedAt: at, Finished: true, Fingerprint: "f"},
+			First: decisionlog.Event{At: at, State: "left_alone"}, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: code, Reason: "the last: no such partition"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := draw(); !strings.HasPrefix(got, "Probes fail: 2 jobs in the last 15m0s passed untried, the last at 09:29:00: the last: no such partition\ngresize ") {
+		t.Errorf("with probes that fail:\n%s", got)
+	}
+	if now = now.Add(time.Hour); draw()[:8] != "gresize " {
+		t.Error("an hour later it still says so")
 	}
 
 	var out, errs bytes.Buffer

@@ -20,7 +20,8 @@ func settingsOf(s *site.Site, address string) jobs.Settings {
 		Mode: jobs.Mode(c.Mode), Hold: c.Probe.Hold.Std(), Watch: c.Policy.Watch.Std(), MaxWait: c.Policy.MaxWait.Std(), Arrays: c.Jobs.Arrays, Rules: s.Rules(), ProfileOf: s.ProfileOf, Cache: jobs.Cache(c.Cache),
 		Probe: jobs.ProbeOptions{Partition: c.Probe.Partition, Account: c.Probe.Account, QOS: c.Probe.QOS, URL: c.ProbeURL(address),
 			TimeLimitMinutes: int((c.Probe.TimeLimit.Std() + time.Minute - 1) / time.Minute), CPUs: c.Probe.CPUs, MemoryMiB: int(c.Probe.Memory >> 20),
-			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning, StartWithin: c.Probe.StartWithin.Std()},
+			Steps: c.Probe.Steps, Budget: c.Probe.Budget.Std(), MaxRunning: c.Probe.MaxRunning, StartWithin: c.Probe.StartWithin.Std(),
+			Breaker: jobs.Breaker{InRow: c.Probe.Breaker, Pause: c.Probe.BreakerPause.Std()}},
 	}
 }
 

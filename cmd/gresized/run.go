@@ -244,6 +244,10 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	counters := metrics.New(metrics.Build{Version: release.Version(), Slurm: version.String()}, metrics.Live{
 		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
 		Mode: func() string { return string(manager.Mode()) }, States: slices.Concat(jobs.OpenStates, jobs.LastStates), Ready: working.ready, Backlog: manager.Backlog,
+		ProbesFailing: func() (bool, int, int64) {
+			f := manager.ProbesFailing()
+			return !f.Since.IsZero(), f.Owners, f.Opened
+		},
 	})
 	log.Observe(counters.Observed)
 	submits = server.New(server.Config{AllowedUIDs: uids, MaxConnections: c.Socket.MaxConnections, Answerer: manager.Proving(counters.Timed(manager)), Heartbeat: beats, Logger: logger})

@@ -96,6 +96,7 @@ func (d daemonParts) health(c *config.Config) func(context.Context) web.Health {
 		lines := []logview.Line{
 			{Name: "Host", Text: host}, {Name: "gresize", Text: d.version}, {Name: "Slurm", Text: d.slurm}, {Name: "Mode", Text: modeWords[d.manager.Mode()]},
 			{Name: "Jobs", Text: fmt.Sprintf("%d looked after, %s out", d.manager.OpenJobs(), quantity.Count(d.manager.OpenProbes(), "probe"))},
+			{Name: "Probes", Text: probesWords(d.manager.ProbesFailing())},
 			{Name: "Turned away", Text: quantity.Count(d.refused(), "submission") + " passed unchanged since too many were asked about at once"},
 			{Name: "Log", Text: c.Log.Path + sizeWords(c.Log.Path)},
 		}
@@ -128,6 +129,17 @@ func seldom(ask func(context.Context) error) func(context.Context) error {
 		}
 		return last
 	}
+}
+
+// probesWords say whether jobs are tried.
+func probesWords(f jobs.ProbesFailing) string {
+	switch {
+	case !f.Since.IsZero():
+		return fmt.Sprintf("fail since %s, and no job is held: %s", f.Since.Local().Format(time.TimeOnly), f.Why)
+	case f.Owners > 0:
+		return fmt.Sprintf("work; those of %s fail one after the other, whose jobs are not held", quantity.Count(f.Owners, "owner"))
+	}
+	return "work, as far as is known"
 }
 
 var modeWords = map[jobs.Mode]string{

@@ -105,6 +105,9 @@ type Probe struct {
 	MaxRunning   int      `toml:"max_running"`
 	// StartWithin is how long a job waits for its probe to begin before it is let go; 0: until its hold is over.
 	StartWithin Duration `toml:"start_within"`
+	// Breaker is after how many probes in a row without a report no job is held any more, 0: never; BreakerPause is when one is tried again.
+	Breaker      int      `toml:"breaker"`
+	BreakerPause Duration `toml:"breaker_pause"`
 }
 
 // Jobs says which jobs are looked at. Of each pair of lists, an empty first one takes all, and the second one has the last word.
@@ -187,6 +190,7 @@ func Defaults() Config {
 		Probe: Probe{
 			Listen: "127.0.0.1:8917", TimeLimit: Duration(5 * time.Minute), CPUs: 2, Memory: 4 << 30, Steps: 4, Budget: Duration(2 * time.Minute),
 			Hold: Duration(MaxHold), LaunchSocket: "/run/gresize-launch/launch.sock", MaxRunning: 8, StartWithin: Duration(2 * time.Minute),
+			Breaker: 6, BreakerPause: Duration(time.Minute),
 		},
 		Jobs:   Jobs{Arrays: true},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},

@@ -200,6 +200,7 @@ func (f *faults) decode() (*Config, toml.MetaData) {
 			return &c, meta
 		}
 		fault := decodeFault(f.path, err)
+		inItsRow(f.text, fault)
 		f.unread(fault)
 		rest, ok := without(f.text, fault.Line)
 		if !ok {
@@ -209,6 +210,43 @@ func (f *faults) decode() (*Config, toml.MetaData) {
 	}
 	f.more = true
 	return nil, toml.MetaData{}
+}
+
+// inItsRow moves a fault to the row of its table in which it lies: of a key that several rows have, toml names the last.
+func inItsRow(text string, fault *FileError) {
+	table, name, _ := strings.Cut(fault.Field, ".")
+	if fault.Line < 1 || name == "" {
+		return
+	}
+	var places []int
+	for row := range maxTargets + 1 {
+		line, _, stands := position(text, toml.Key{fmt.Sprintf("%s[%d]", table, row), name})
+		if line == 0 {
+			break
+		}
+		if stands {
+			places = append(places, line)
+		}
+	}
+	if len(places) < 2 || !slices.Contains(places, fault.Line) {
+		return
+	}
+	lines := strings.Split(text, "\n")
+	for _, line := range places {
+		alone := slices.Clone(lines)
+		for _, other := range places {
+			if other != line {
+				alone[other-1] = ""
+			}
+		}
+		var c Config
+		if _, err := toml.Decode(strings.Join(alone, "\n"), &c); err != nil && decodeFault("", err).Problem == fault.Problem {
+			value := strings.IndexByte(lines[line-1], '=') + 1
+			value += len(lines[line-1][value:]) - len(strings.TrimLeft(lines[line-1][value:], " \t\"'"))
+			fault.Line, fault.Column = line, value+1
+			return
+		}
+	}
 }
 
 // without is a text with an empty line in the place of one; ok says that the line was a key with its value, and that the rest can be read.

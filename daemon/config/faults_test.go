@@ -12,6 +12,25 @@ import (
 )
 
 // TestAllFaultsAtOnce: one look at a file names everything that can be told from it, in the order of its lines, and nothing that only follows from another fault.
+// TestFaultInItsRow: of a key that several rows have, the one that is wrong is named, and no other.
+func TestFaultInItsRow(t *testing.T) {
+	for text, want := range map[string]string{
+		"version = 1\n[[target]]\nfits = \"80GB\"\nconstraint = \"a\"\n[[target]]\nfits = \"90GiB\"\nconstraint = \"b\"\n": `f:3:9: target.fits: size "80GB"`,
+		"version = 1\n[[target]]\nfits = \"8GiB\"\nconstraint = \"a\"\n[[target]]\nfits = \"90GB\"\nconstraint = \"b\"\n":  `f:6:9: target.fits: size "90GB"`,
+		"version = 1\n[[target]]\nfits = 8\nconstraint = \"a\"\n[[target]]\nfits = \"90GiB\"\nconstraint = \"b\"\n":        "f:3:",
+		"version = 1\n[[estimator]]\nname = \"vgpu\"\ntimeout = \"5\"\n[[estimator]]\nname = \"xmem\"\ntimeout = \"5s\"\n": `f:4:12: estimator.timeout: "5" is no time`,
+	} {
+		_, err := Parse("f", text)
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {
+			t.Errorf("%q:\n%v\nwant %s", text, err, want)
+		}
+	}
+	two := "version = 1\n[[target]]\nfits = \"80GB\"\nconstraint = \"a\"\n[[target]]\nfits = \"80GB\"\nconstraint = \"b\"\n"
+	if _, err := Parse("f", two); err == nil || !strings.Contains(err.Error(), "f:3:9") || !strings.Contains(err.Error(), "f:6:9") {
+		t.Errorf("two faults: %v", err)
+	}
+}
+
 func TestAllFaultsAtOnce(t *testing.T) {
 	lines := func(text ...string) string { return strings.Join(text, "\n") + "\n" }
 	for _, c := range []struct {

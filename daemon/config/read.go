@@ -99,6 +99,7 @@ func (c *Config) check(found *faults) {
 		{"probe.steps", int64(c.Probe.Steps), 1, 1000},
 		{"probe.cpus", int64(c.Probe.CPUs), 1, 1024},
 		{"probe.max_running", int64(c.Probe.MaxRunning), 1, 1024},
+		{"probe.breaker", int64(c.Probe.Breaker), 0, 1000},
 		{"policy.margin_percent", int64(c.Policy.MarginPercent), 0, 100},
 		{"shard.max", int64(c.Shard.Max), 0, 1 << 24},
 		{"vram.max", c.VRAM.Max, 0, 1 << 50},
@@ -116,6 +117,7 @@ func (c *Config) check(found *faults) {
 	}{
 		{"slurm.timeout", c.Slurm.Timeout, time.Second, time.Minute},
 		{"probe.time_limit", c.Probe.TimeLimit, time.Minute, 24 * time.Hour},
+		{"probe.breaker_pause", c.Probe.BreakerPause, time.Second, 15 * time.Minute},
 		{"probe.budget", c.Probe.Budget, 5 * time.Second, MaxHold},
 		{"probe.hold", c.Probe.Hold, MinHold, MaxHold},
 		{"probe.start_within", c.Probe.StartWithin, 0, MaxHold},

@@ -83,6 +83,8 @@ type ProbeOptions struct {
 	Steps            int
 	Budget           time.Duration
 	MaxRunning       int
+	// Breaker keeps jobs from being held where probes fail.
+	Breaker Breaker
 	// StartWithin is how long a job waits for its probe to begin; 0: until its hold is over.
 	StartWithin time.Duration
 }
@@ -144,6 +146,7 @@ type Manager struct {
 	cancel   context.CancelFunc
 	// backlogged and dropped count submissions that wait to be written, and those that were given up.
 	backlogged, dropped atomic.Int64
+	breaker             *breaker
 
 	mu     sync.Mutex
 	open   map[string]*life  // by token
@@ -228,7 +231,7 @@ func New(config Config) *Manager {
 		config.Failpoint = func(string) {}
 	}
 	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1), steps: make(chan struct{}, maxSteps),
-		open: map[string]*life{}, probes: map[string]*probe{}, proofs: map[string]chan struct{}{}}
+		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, proofs: map[string]chan struct{}{}}
 	m.Configure(config.Settings)
 	return m
 }
@@ -356,7 +359,13 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 			code, reason = policy.CodeOutsideScope, outside
 		}
 	}
+	if code == "" {
+		if why, admitted := m.breaker.admit(s.job.UID, s.job.Token, now); !admitted {
+			code, reason = CodeProbesFailing, why
+		}
+	}
 	if code == "" && !m.reserve() {
+		m.breaker.over(s.job.UID, s.job.Token)
 		code, reason = codeBusy, "too many jobs are being looked after at this moment"
 	}
 	if code != "" {
@@ -401,6 +410,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	s.job.State = s.first.State
 	if !m.enqueue(s) {
+		m.breaker.over(s.job.UID, s.job.Token)
 		m.unreserve()
 		return pass
 	}
@@ -625,6 +635,7 @@ func (m *Manager) finish(ctx context.Context, l *life, t decisionlog.Transition)
 	}
 	m.mu.Lock()
 	delete(m.open, l.job.Token)
+	m.breaker.over(l.job.UID, l.job.Token)
 	p := l.probe
 	if p != nil {
 		delete(m.probes, p.name)

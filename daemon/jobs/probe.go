@@ -76,6 +76,9 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	if l.considered.Equal(l.since) && !m.placeFree() {
 		return false
 	}
+	if why, admitted := m.breaker.admit(l.job.UID, l.job.Token, time.Now()); !admitted {
+		return m.letGo(ctx, l, CodeProbesFailing, "the job was left alone: "+why)
+	}
 	if again, left := m.diedBefore(ctx, l); left {
 		return again
 	}

@@ -62,6 +62,12 @@ var (
 // CodeLooksSpent is the code of a job whose estimates went from card to card.
 const CodeLooksSpent = "cards_disagree"
 
+// CodeProbesFailing is the code of a job that was not held, or no longer, since probes fail one after the other.
+const CodeProbesFailing = "probes_failing"
+
+// reasonNoSandbox is the reason of an estimate without a run: the node of the probe has no sandbox.
+const reasonNoSandbox = "no_sandbox"
+
 // Codes of events and decisions made here, kept in the log. Codes of decisions are also in packages policy and request.
 const (
 	codeNoGPU          = wire.SkipNoGPU

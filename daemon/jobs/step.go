@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,6 +92,9 @@ func (m *Manager) abandon(ctx context.Context, l *life, code, detail string) boo
 func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool {
 	d := &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.LeaveAlone, Code: code, Reason: reason}
 	l.decision = d
+	if code == codeProbeRefused || code == codeProbeLost {
+		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, reason, d.At)
+	}
 	if !l.enforced() {
 		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: code, Detail: reason, Decision: d})
 		return false
@@ -286,6 +290,9 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 	if !m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, FromJob: l.fromJob, Detail: describeEstimate(l.estimate)}) {
 		return false
 	}
+	if l.fromJob == 0 {
+		m.ran(l)
+	}
 	l.fromJob = 0
 	l.reported++
 	if len(l.seen) == 0 {
@@ -293,6 +300,15 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 	}
 	l.seen = append(l.seen, *l.estimate)
 	return true
+}
+
+// ran notes whether the probe that brought an estimate had a sandbox.
+func (m *Manager) ran(l *life) {
+	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool { return r.Code == reasonNoSandbox }); i >= 0 {
+		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, l.estimate.Reasons[i].Words(), time.Now())
+		return
+	}
+	m.breaker.worked(l.job.UID)
 }
 
 func (m *Manager) ask(ctx context.Context, l *life) (estimator.Estimate, error) {

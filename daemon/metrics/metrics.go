@@ -25,6 +25,8 @@ type Live struct {
 	Refused func() int64
 	// Backlog is how many submissions wait to be written, and how many were given up.
 	Backlog func() (waiting, dropped int64)
+	// ProbesFailing says whether no job is held since probes fail, of how many owners none is, and how often either began.
+	ProbesFailing func() (all bool, owners int, opened int64)
 	// Mode is the mode in force.
 	Mode func() string
 	// States are those that a job can reach.
@@ -84,6 +86,15 @@ func New(build Build, live Live) *Metrics {
 		gauge("gresize_submissions_waiting", "Submissions that wait in memory since the log cannot be written.", func() float64 { waiting, _ := live.Backlog(); return float64(waiting) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gresize_submissions_not_recorded_total", Help: "Submissions that were answered and given up before they could be written."},
 			func() float64 { _, dropped := live.Backlog(); return float64(dropped) }),
+		gauge("gresize_probes_failing", "1 while no job is held since the probes of several owners fail one after the other.", func() float64 {
+			if all, _, _ := live.ProbesFailing(); all {
+				return 1
+			}
+			return 0
+		}),
+		gauge("gresize_probes_failing_owners", "Owners of whose jobs none is held since their probes fail one after the other.", func() float64 { _, owners, _ := live.ProbesFailing(); return float64(owners) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "gresize_probes_failing_total", Help: "How often jobs were no longer held since probes failed, for all owners or for one."},
+			func() float64 { _, _, opened := live.ProbesFailing(); return float64(opened) }),
 		gauge("gresize_ready", "1 when the daemon can decide: its log can be written.", func() float64 {
 			if m.ready(context.Background()) != nil {
 				return 0
@@ -197,6 +208,10 @@ func (m *Metrics) Handler() http.Handler {
 			return
 		}
 		_, _ = w.Write([]byte("ok\n"))
+		if all, _, _ := m.live.ProbesFailing(); all {
+			// Jobs pass at once and unchanged: nothing that taking the daemon out of service would mend.
+			_, _ = w.Write([]byte("probes fail one after the other: no job is held\n"))
+		}
 	}
 	mux.HandleFunc("GET /readyz", ready)
 	mux.HandleFunc("GET /healthz", ready)

@@ -29,7 +29,8 @@ func (a answerer) Answer(*wire.Request) *wire.Reply { return &wire.Reply{Verdict
 func example(ready error) *Metrics {
 	m := New(Build{Version: "1.2.3", Slurm: "22.05.8"}, Live{
 		OpenJobs: func() int { return 3 }, OpenProbes: func() int { return 2 }, Backlog: func() (int64, int64) { return 0, 0 }, Refused: func() int64 { return 7 },
-		Mode: func() string { return "shadow" }, States: []string{"held", "probing", "reported"}, Ready: func(context.Context) error { return ready },
+		ProbesFailing: func() (bool, int, int64) { return true, 2, 5 },
+		Mode:          func() string { return "shadow" }, States: []string{"held", "probing", "reported"}, Ready: func(context.Context) error { return ready },
 	})
 	m.Observed(decisionlog.Observation{State: "held"})
 	m.Observed(decisionlog.Observation{State: "decided", Decision: &decisionlog.Decision{Verdict: decisionlog.Rewrite, Code: "smaller_fits"}})

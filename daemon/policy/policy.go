@@ -121,6 +121,9 @@ func (r Rules) Decide(in Input) Decision {
 		return leave(CodeInvalidAnswer, "the estimate is not valid: %v", err)
 	}
 	if !r.actsOn(in.Estimate.Confidence) {
+		if d, dies := r.afterDeath(in); dies {
+			return d
+		}
 		return leave(CodeConfidence, "the estimate's confidence is %s%s", in.Estimate.Confidence, because(in.Estimate.Reasons))
 	}
 	count := gpusAsked(in.Asked)

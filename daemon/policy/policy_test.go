@@ -29,6 +29,50 @@ func estimate(bytes int64, level estimator.Confidence) estimator.Estimate {
 		Ranks: []estimator.Rank{{PeakReservedBytes: bytes, ComfortableBytes: bytes, ComfortableHighBytes: bytes}}, Reasons: []estimator.Reason{}}
 }
 
+// TestAfterDeath: what died on the card that was asked for goes to the next larger one to be tried, where the site allows it, and is counted as too small where not.
+func TestAfterDeath(t *testing.T) {
+	died := func(profile string, also ...estimator.Reason) estimator.Estimate {
+		e := estimate(11*gib, estimator.Unknown)
+		e.GPU, e.Fits, e.Reasons = profile, false, append(also, estimator.Reason{Code: codeOutOfMemory, Detail: "the job needs more than the modelled card"})
+		return e
+	}
+	small := request.Request{TresPerNode: "gres/gpu:1", Features: "gpu12g"}
+	fits := died("rtx3060")
+	fits.Fits = true
+	low := died("rtx3060")
+	low.Confidence = estimator.Low
+	for _, c := range []struct {
+		name     string
+		asked    request.Request
+		estimate estimator.Estimate
+		upsizing bool
+		verdict  Verdict
+		code     string
+		profile  string
+	}{
+		{"to the next larger card", small, died("rtx3060"), true, Rewrite, CodeUpsized, "a100-40"},
+		{"and from there", small, died("a100-40"), true, Rewrite, CodeUpsized, "a100-80"},
+		{"until there is none", small, died("a100-80"), true, LeaveAlone, CodeFitsNothing, ""},
+		{"not unless the site allows it", small, died("rtx3060"), false, LeaveAlone, CodeNeedsMore, ""},
+		{"a death on a smaller card than was asked for says nothing", request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, died("rtx3060"), true, LeaveAlone, CodeConfidence, ""},
+		{"nor one on a card that is not in the table", small, died("k40"), true, LeaveAlone, CodeConfidence, ""},
+		{"nor where any card would do", request.Request{TresPerNode: "gres/gpu:1"}, died("a100-80"), true, LeaveAlone, CodeConfidence, ""},
+		{"unknown for another cause", small, fits, true, LeaveAlone, CodeConfidence, ""},
+		{"a low estimate", small, low, true, LeaveAlone, CodeConfidence, ""},
+		{"a card that was asked for by its name", request.Request{TresPerNode: "gres/gpu:1", Features: "k40&gpu12g"}, died("rtx3060"), true, LeaveAlone, CodeFitsNothing, ""},
+	} {
+		rules := table()
+		rules.Upsizing = c.upsizing
+		d := rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: request.Version{Major: 24, Minor: 11, Micro: 5}})
+		if d.Verdict != c.verdict || d.Code != c.code || d.Profile != c.profile {
+			t.Errorf("%s: %s %s to %q: %s", c.name, d.Verdict, d.Code, d.Profile, d.Reason)
+		}
+		if d.Verdict == Rewrite && (d.Profile == c.estimate.GPU || len(d.Change.Set) == 0) {
+			t.Errorf("%s: would be given without a trial: %+v", c.name, d)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	debian12 := request.Version{Major: 22, Minor: 5, Micro: 8}
 	debian13 := request.Version{Major: 24, Minor: 11, Micro: 5}
