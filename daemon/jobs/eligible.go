@@ -177,6 +177,9 @@ func notUnderstood(asked request.Request) string {
 // moreThanOne is about a number that the user may not have given; Slurm's "unset" never arrives.
 func moreThanOne(n *uint32) bool { return n != nil && *n > 1 }
 
+// off is the word that opts a job out.
+const off = "off"
+
 // optedOut repeats what the plugin looks for, so that a site's own submit filter can opt jobs out as well.
 func optedOut(r *wire.Request) bool {
 	for word := range strings.FieldsFuncSeq(r.Comment, func(c rune) bool { return strings.ContainsRune(" \t,;", c) }) {
@@ -189,12 +192,24 @@ func optedOut(r *wire.Request) bool {
 			return true
 		}
 	}
-	for line := range strings.Lines(r.Script) {
-		rest, found := strings.CutPrefix(line, "#GRESIZE")
-		if !found || rest == strings.TrimLeft(rest, " \t") {
+	// From mark to mark: a script may have a million lines.
+	const mark = "#GRESIZE"
+	for rest, begins := r.Script, true; ; {
+		if !begins {
+			next := strings.Index(rest, "\n"+mark)
+			if next < 0 {
+				break
+			}
+			rest = rest[next+1:]
+		}
+		begins = false
+		after, found := strings.CutPrefix(rest, mark)
+		if !found {
 			continue
 		}
-		if word := strings.Fields(rest); len(word) > 0 && strings.EqualFold(word[0], "off") {
+		rest = after
+		word := strings.TrimLeft(after, " \t")
+		if len(word) < len(after) && len(word) >= len(off) && strings.EqualFold(word[:len(off)], off) && (len(word) == len(off) || strings.ContainsRune(" \t\r\n\v\f", rune(word[len(off)]))) {
 			return true
 		}
 	}
