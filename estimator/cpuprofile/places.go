@@ -3,6 +3,7 @@ package cpuprofile
 import (
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -13,7 +14,7 @@ type Kind uint8
 const (
 	// Host is what no part of the training made: a data loader's batches, and what a GPU run would keep on the host, too.
 	Host Kind = iota
-	// Moved is a copy that the program made to the GPU.
+	// Moved is a copy that the program made to the GPU, or what it made there outside of the training proper: a buffer, a mask, an average of the weights.
 	Moved
 	// Forward was made in a module's call, or by an operator outside of all modules that the backward pass went through, such as a loss.
 	Forward
@@ -53,6 +54,8 @@ type Layout struct {
 	ModuleCalls []Window
 	// MainThread is the thread of the iterations.
 	MainThread int32
+	// OnDevice has, by address, the times at which the program had something of its own on the GPU there, in order.
+	OnDevice map[uint64][]int64
 	// InGraph has the numbers of autograd that a backward pass went through.
 	InGraph map[int64]bool
 	// Convolutions says that the program convolves; Attention that it attends or looks up embeddings.
@@ -61,7 +64,7 @@ type Layout struct {
 
 // Layout finds the course of the training.
 func (t *Trace) Layout() *Layout {
-	l := &Layout{InGraph: map[int64]bool{}, MainThread: -1}
+	l := &Layout{InGraph: map[int64]bool{}, OnDevice: map[uint64][]int64{}, MainThread: -1}
 	for i := range t.Annotations {
 		a := &t.Annotations[i]
 		name, w := t.Name(a), Window{a.BeginNanos, a.EndNanos}
@@ -76,6 +79,10 @@ func (t *Trace) Layout() *Layout {
 			l.Backwards = append(l.Backwards, w)
 		case name == ToDeviceMark:
 			l.Moves = append(l.Moves, w)
+		case strings.HasPrefix(name, OnDevicePrefix):
+			if addr, err := strconv.ParseUint(name[len(OnDevicePrefix):], 16, 64); err == nil {
+				l.OnDevice[addr] = append(l.OnDevice[addr], a.BeginNanos)
+			}
 		}
 	}
 	for i := range t.Modules {
@@ -243,8 +250,17 @@ func (l *Layout) kindOf(b *Block, m *MemoryEvent, inModule, inGraph bool) Kind {
 		return Moved
 	case inModule, inGraph && m.Thread == l.MainThread:
 		return Forward
+	case l.seenOnDevice(b, m.Addr):
+		return Moved
 	}
 	return Host
+}
+
+// seenOnDevice says whether the program had the block on the GPU at some time of its life.
+func (l *Layout) seenOnDevice(b *Block, addr uint64) bool {
+	times := l.OnDevice[addr]
+	i, _ := slices.BinarySearch(times, b.BornNanos)
+	return i < len(times) && (b.Alive() || times[i] <= b.DiedNanos)
 }
 
 // modulesWithChildren says which calls have another module's call inside.

@@ -28,7 +28,9 @@ const (
 	ZeroGradPrefix  = "Optimizer.zero_grad#"
 	BackwardMark    = "gresize.backward"
 	ToDeviceMark    = "gresize.to_device"
-	ModulePrefix    = "nn.Module: "
+	// OnDevicePrefix stands before the address, in hexadecimal, of what the program has on the card at that moment.
+	OnDevicePrefix = "gresize.on_device "
+	ModulePrefix   = "nn.Module: "
 	// NodePrefix begins the operator in which a node of the backward graph is run.
 	NodePrefix = "autograd::engine::evaluate_function: "
 )

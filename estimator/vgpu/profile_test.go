@@ -86,6 +86,33 @@ func TestProfileMode(t *testing.T) {
 	}
 }
 
+// TestProfileModeTellsWhatIsOnTheCard: what a program makes on the card beside its model is in the report, or in the trace by its address.
+func TestProfileModeTellsWhatIsOnTheCard(t *testing.T) {
+	for _, release := range often("2.6.0", "2.11.0") {
+		r, text := profiled(t, release, []string{"testdata/kept_on_card.py"})
+		var kept []float64
+		for _, w := range r["weights"].([]any) {
+			if pair := w.([]any); pair[1] == 2.0 {
+				kept = append(kept, pair[0].(float64)/float64(mib))
+			}
+		}
+		slices.Sort(kept)
+		if !slices.Equal(kept, []float64{3, 5}) {
+			t.Errorf("%s: MiB on the card before the optimizer: %v", release, kept)
+		}
+		noted := map[string]bool{}
+		for _, line := range strings.Split(text, "\n") {
+			if _, address, ok := strings.Cut(line, "gresize.on_device "); ok {
+				noted[address] = true
+			}
+		}
+		// What is made behind the optimizer, Adagrad's state for the weight, the average of the weight.
+		if len(noted) < 3 {
+			t.Errorf("%s: %d addresses", release, len(noted))
+		}
+	}
+}
+
 func TestProfileModeTellsWhatItLeftOnTheCard(t *testing.T) {
 	r, _ := profiled(t, "2.6.0", []string{"testdata/redirected.py", "left"})
 	if r["left_on_gpu_bytes"] == 0.0 {

@@ -106,9 +106,22 @@ func (v *ValuesSide) countsOnHost() bool {
 	return true
 }
 
+// readsMany says that the program fetches more than a plain loop does.
+func (r *rankReport) readsMany() bool { return r.Coverage.ValuesPerStep > valuesPerStepExpected }
+
+// asks says that what the program needs may depend on values.
+func (r *rankReport) asks() bool {
+	return len(r.Coverage.Values.Uses) > 0 || r.Coverage.Decisions > 0 || r.readsMany()
+}
+
 func (a *answer) judgeValues(r *rankReport) {
-	if r.Coverage.ValuesPerStep > valuesPerStepExpected {
-		a.lower(estimator.Low, "values_read_back", fmt.Sprintf("%.0f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep))
+	if r.readsMany() {
+		detail := fmt.Sprintf("%.0f values a step: the program may decide by what a kernel would have computed", r.Coverage.ValuesPerStep)
+		limit := estimator.Low
+		if r.sidesAgree() || r.sidesEqual() || r.sidesNear() {
+			limit, detail = estimator.High, detail+"; with the answers of either side it needs the same"
+		}
+		a.lower(limit, "values_read_back", detail)
 	}
 	if r.Coverage.Decisions > 0 {
 		detail := fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions)
@@ -270,7 +283,7 @@ func (r *rankReport) widen(k *estimator.Rank, capacity int64) {
 // DependsOnValues says whether some process of the run went by what a policy answered, so that the other answers are worth a run.
 func DependsOnValues(b *trace.Bundle) bool {
 	for i := range b.Ranks {
-		if r, err := parseRank(b.Ranks[i].Report); err == nil && (len(r.Coverage.Values.Uses) > 0 || r.Coverage.Decisions > 0) {
+		if r, err := parseRank(b.Ranks[i].Report); err == nil && r.asks() {
 			return true
 		}
 	}
@@ -293,7 +306,7 @@ func EndsAreNear(a, b *trace.Bundle) bool {
 			return false
 		}
 		r.Other = sideOf(&o, b.Manifest.Outcome)
-		sized = sized || (len(r.Coverage.Values.Uses) > 0 || r.Coverage.Decisions > 0) && !r.sidesAgree() && !r.sidesEqual()
+		sized = sized || r.asks() && !r.sidesAgree() && !r.sidesEqual()
 	}
 	return sized
 }

@@ -58,6 +58,22 @@ func TestPaper(t *testing.T) {
 	}
 }
 
+// TestWhatTheProgramKeepsOnTheCard: a buffer that was seen there counts in either method's own meaning; the same bytes of the host do not.
+func TestWhatTheProgramKeepsOnTheCard(t *testing.T) {
+	const m, address = profiletest.MiB, 9 << 40
+	peak := func(mark string) int64 {
+		text := profiletest.Training(3, false).Op("aten::zeros", 14, 16, -1).Memory(15, address, 64*m).Mark(mark, 17, 17)
+		return estimated(t, profiletest.Bundle(profiletest.Report(3, whole, nil), text.Text()), Estimate).Ranks[0].PeakAllocatedBytes
+	}
+	without, with := peak("of the program's own"), peak(fmt.Sprintf("%s%x", cpuprofile.OnDevicePrefix, uint64(address)))
+	if with-without != 64*m {
+		t.Errorf("%d MiB without the buffer, %d MiB with it", without/m, with/m)
+	}
+	if elsewhere := peak(fmt.Sprintf("%s%x", cpuprofile.OnDevicePrefix, uint64(address)+1)); elsewhere != without {
+		t.Errorf("%d MiB without the buffer, %d MiB where another address was seen", without/m, elsewhere/m)
+	}
+}
+
 // TestARunThatEndedByItselfSawAll: only a run that was ended before its time hides what follows.
 func TestARunThatEndedByItselfSawAll(t *testing.T) {
 	b := profiletest.Bundle(profiletest.Report(3, whole, nil), profiletest.Training(3, false).Text())

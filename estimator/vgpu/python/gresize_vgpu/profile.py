@@ -49,6 +49,7 @@ class Profile:
         self.counts = weakref.WeakKeyDictionary()
         self.optimizers = weakref.WeakSet()
         self.thread = None
+        self.before = {}  # bytes on the card when the recording began, by address
         self.trace = "none"
         self.done = False
         self.lock = threading.RLock()
@@ -92,6 +93,7 @@ class Profile:
             )
             self.profiler.start()
         self.thread = threading.get_ident()
+        self.before = self.state.there()
         self.state.recording = True
 
     def stop(self, reason):
@@ -156,7 +158,8 @@ class Profile:
     # -- the report
 
     def weights(self):
-        """Parameters and buffers in the order in which Module.to moves them: [bytes, kind], where kind is 0 with a gradient, 1 without, 2 a buffer."""
+        """Parameters and buffers in the order in which Module.to moves them, and what else was on the card before anything was recorded: [bytes, kind],
+        where kind is 0 with a gradient, 1 without, 2 no parameter."""
         torch = self.torch
         modules = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module)]
         children = set()
@@ -168,7 +171,7 @@ class Profile:
         def add(tensor, kind):
             if tensor is None or not isinstance(tensor, torch.Tensor) or tensor.layout != torch.strided or tensor.device.type != "cpu":
                 return
-            storage = tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+            storage = redirect.storage_of(tensor)
             if storage.data_ptr() in seen or not tensor.numel():
                 return
             seen.add(storage.data_ptr())
@@ -190,6 +193,8 @@ class Profile:
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
                     add(parameter, 0)
+        if self.recording == WHOLE:
+            found += [[size, 2] for address, size in self.before.items() if address not in seen and size]
         return found[:MOST_WEIGHTS]
 
     def write(self, reason, exception=None):
@@ -292,7 +297,11 @@ def _wrap_step(profile, cls):
 
     @functools.wraps(original)
     def step(self, *args, **kwargs):
-        result = original(self, *args, **kwargs)
+        profile.state.local.stepping = True
+        try:
+            result = original(self, *args, **kwargs)
+        finally:
+            profile.state.local.stepping = False
         _quietly(profile.on_step, self)
         return result
 

@@ -6,9 +6,13 @@ virtual card, and its bytes tell so afterwards.
 """
 import functools
 import threading
+import weakref
 
 # A copy to the card is a copy on the CPU under this name, so that a profile shows when the card would have taken memory.
 TO_DEVICE = "gresize.to_device"
+# Behind it stands, in hexadecimal, the address of what the program has on the card at that moment.
+ON_DEVICE = "gresize.on_device "
+LEAST_KEPT_BYTES = 64 << 10
 _MARK = "_gresize_on_device"
 
 
@@ -19,7 +23,7 @@ def start(torch):
     mode.__enter__()
     _in_new_threads(mode)
     _hook_modules(torch, state)
-    _hook_contexts(torch)
+    _hook_contexts(torch, state)
     _hook_autocast(torch, state)
     _hook_scaler(torch, state)
     _hook_compile(torch, state)
@@ -34,9 +38,38 @@ class _State:
         self.replaced = set()  # what was not done as on a GPU
         self.moved = 0  # tensors that were copied
         self.recording = False
+        self.kept = weakref.WeakValueDictionary()  # what is on the card before anything is recorded, by its id
 
     def moving_module(self):
         return getattr(self.local, "modules", 0) > 0
+
+    def mark(self, value):
+        """The tensors of value are on the card."""
+        if isinstance(value, self.torch.Tensor):
+            value.__dict__[_MARK] = True
+            self._note(value)
+        elif isinstance(value, (list, tuple)):
+            for one in value:
+                self.mark(one)
+
+    def _note(self, tensor):
+        """A profile alone does not tell what is made on the card from what is made on the host, nor what was there before it."""
+        if tensor.grad_fn is not None or tensor.layout != self.torch.strided or tensor.numel() * tensor.element_size() < LEAST_KEPT_BYTES or getattr(self.local, "stepping", False):
+            return
+        if self.recording:
+            with self.torch.autograd.profiler.record_function(ON_DEVICE + "%x" % storage_of(tensor).data_ptr()):
+                pass
+        else:
+            self.kept[id(tensor)] = tensor
+
+    def there(self):
+        """The bytes of what is on the card, by address."""
+        storages = [storage_of(tensor) for tensor in list(self.kept.values())]
+        return {storage.data_ptr(): storage.nbytes() for storage in storages}
+
+
+def storage_of(tensor):
+    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
 
 
 def _mode(torch, state):
@@ -53,38 +86,33 @@ def _mode(torch, state):
             return value == "cuda" or value.startswith("cuda:")
         return isinstance(value, device_class) and value.type == "cuda"
 
+    mark = state.mark
+
     def marked(values):
         for value in values:
             if isinstance(value, tensor_class):
-                if value.__dict__.get(_MARK) or value.grad_fn is not None:
+                if value.__dict__.get(_MARK) or value.grad_fn is not None or isinstance(value, torch.nn.Parameter):
                     return True
             elif isinstance(value, (list, tuple)) and marked(value):
                 return True
         return False
-
-    def mark(value):
-        if isinstance(value, tensor_class):
-            value.__dict__[_MARK] = True
-        elif isinstance(value, (list, tuple)):
-            for one in value:
-                mark(one)
 
     def copied(func, args, kwargs):
         """The tensor as it would be on the card: a copy, unless it is there."""
         source = args[0]
         there = isinstance(source, torch.nn.Parameter) or marked((source,)) or state.moving_module()
         if func is move_cuda:
-            result = source if there else None
+            result = source if there else move_to(source, cpu)
         else:
             result = func(*args, **kwargs)
             there = there or result is not source  # a change of its type was a copy already
         if not there:
             state.moved += 1
-            if state.recording:
+            if not state.recording:
+                result = source.detach().clone() if not source.requires_grad else source.clone()
+            else:
                 with torch.autograd.profiler.record_function(TO_DEVICE):
                     result = source.detach().clone() if not source.requires_grad else source.clone()
-            else:
-                result = source.detach().clone() if not source.requires_grad else source.clone()
         mark(result)
         return result
 
@@ -148,18 +176,26 @@ def _hook_modules(torch, state):
         setattr(torch.nn.Module, name, move)
 
 
-def _hook_contexts(torch):
+def _hook_contexts(torch, state):
     """`with torch.device("cuda")` and torch.set_default_device stand behind every other mode."""
     context = getattr(getattr(torch.utils, "_device", None), "DeviceContext", None)
     if context is None:
         return
-    original = context.__init__
+    original, make = context.__init__, context.__torch_function__
 
     @functools.wraps(original)
     def init(self, device):
-        original(self, "cpu" if str(device).startswith("cuda") else device)
+        self._gresize_card = str(device).startswith("cuda")
+        original(self, "cpu" if self._gresize_card else device)
 
-    context.__init__ = init
+    @functools.wraps(make)
+    def made(self, func, types, args=(), kwargs=None):
+        result = make(self, func, types, args, kwargs)
+        if self._gresize_card and func in torch.utils._device._device_constructors() and not (kwargs or {}).get("device"):
+            state.mark(result)
+        return result
+
+    context.__init__, context.__torch_function__ = init, made
 
 
 def _hook_autocast(torch, state):

@@ -92,6 +92,8 @@ class Calls:
         if isinstance(follower, types.FunctionType):
             original = getattr(owner, name)
             follower._torchdynamo_inline = getattr(original, "_torchdynamo_inline", None) or _traced(original)
+            # It is pickled by where it is found, as the original is.
+            follower.__module__, follower.__qualname__ = (owner.__name__, name) if isinstance(owner, types.ModuleType) else (owner.__module__, owner.__qualname__ + "." + name)
         setattr(owner, name, follower)
 
     @staticmethod
