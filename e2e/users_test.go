@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,5 +115,71 @@ func TestUserOfADirectory(t *testing.T) {
 	id := s.submitAs(user, "--gres=gpu:1", "--constraint=gpu80g")
 	if story := s.finished(id, time.Minute); story.Job.State != "verified" || story.Job.UID != 70001 {
 		t.Errorf("%s, of uid %d: %s", story.Job.State, story.Job.UID, states(story))
+	}
+}
+
+// decidedAfter is how long a job was looked at until what is to be done with it was known.
+func decidedAfter(t *testing.T, story decisionlog.Story) time.Duration {
+	t.Helper()
+	for _, e := range story.Events {
+		if e.State == "decided" {
+			return e.At.Sub(story.Job.SubmittedAt)
+		}
+	}
+	t.Errorf("job %d was not decided: %s", story.Job.SlurmJobID, states(story))
+	return time.Hour
+}
+
+// TestOneUserCostsAnotherNothing: beside a user who floods the queue, submits arrays of millions and what Slurm refuses, and holds the probes' address with slow senders, another's jobs are decided in at most
+// twice the time that they take alone.
+func TestOneUserCostsAnotherNothing(t *testing.T) {
+	if !withMallory(t) {
+		return
+	}
+	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: 5 * time.Minute})
+	slow := says(t, 7, estimator.Exact)
+	slow.DelaySeconds = 3
+	s.answer(slow)
+	const jobs = 6
+	longest := func() (longest time.Duration) {
+		for range jobs {
+			id := s.submit("--gres=gpu:1", "--constraint=gpu80g")
+			var story decisionlog.Story
+			waitUntil(t, 2*time.Minute, "a decision on job "+id, func() bool {
+				story, _ = s.story(id)
+				return len(story.Decisions) > 0 || story.Job.Finished
+			})
+			longest = max(longest, decidedAfter(t, story))
+		}
+		return longest
+	}
+	quiet := longest()
+
+	text, err := os.ReadFile(s.ConfigPath())
+	must(t, err)
+	_, address, _ := strings.Cut(string(text), "[probe]")
+	_, address, _ = strings.Cut(address, `listen = "`)
+	address, _, _ = strings.Cut(address, `"`)
+	for range 200 {
+		c, err := net.Dial("tcp", address)
+		must(t, err)
+		defer c.Close()
+		_, err = fmt.Fprintf(c, "POST /v1/epilog HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nx")
+		must(t, err)
+	}
+	dir, err := s.Cluster.WorkDir(mallory)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "m.sh"), []byte("#!/bin/sh\nsleep 1\n"), 0o644))
+	flood := `for i in $(seq 4); do sbatch --parsable --gres=gpu:1 --array=0-4000000 -o /dev/null m.sh; sbatch --parsable --gres=gpu:1 --constraint=none -o /dev/null m.sh; done
+for i in $(seq 80); do sbatch --parsable --gres=gpu:1 --constraint=gpu80g --mem=100M -o /dev/null m.sh $i; done; true`
+	_, err = s.Cluster.Run(t.Context(), mallory, "sh", "-c", "cd "+dir+" && { "+flood+"; } 2>/dev/null")
+	must(t, err)
+	flooded := longest()
+	t.Logf("longest of %d jobs until the decision: quiet %s, beside the flood %s", jobs, quiet.Round(time.Millisecond), flooded.Round(time.Millisecond))
+	if flooded > 2*quiet {
+		t.Errorf("%s, more than twice %s", flooded, quiet)
+	}
+	if log, err := os.ReadFile(filepath.Join(s.Cluster.Dir(), "log", "slurmctld.log")); err == nil && strings.Contains(string(log), "jobs pass unchanged") {
+		t.Error("the plugin's breaker was opened")
 	}
 }

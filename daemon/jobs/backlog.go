@@ -44,13 +44,7 @@ func (s submission) size() int {
 	if s.payload == nil {
 		return n
 	}
-	n += len(s.payload.Script)
-	for _, list := range [][][]byte{s.payload.Argv, s.payload.Environment} {
-		for _, entry := range list {
-			n += len(entry)
-		}
-	}
-	return n
+	return n + s.payload.Bytes()
 }
 
 // write makes submissions durable. Only then is a job looked after: a row comes before any action. What cannot be written waits.
@@ -59,6 +53,9 @@ func (m *Manager) write(ctx context.Context) {
 	defer beat.End()
 	writing := heartbeat.With(ctx, beat)
 	var late backlog
+	var in inbox
+	more := make(chan struct{})
+	close(more)
 	// What comes in meanwhile does not put the next attempt off.
 	var retry <-chan time.Time
 	for {
@@ -72,38 +69,43 @@ func (m *Manager) write(ctx context.Context) {
 		if retry != nil {
 			beat.Wait(backlogRetry)
 		}
+		var again <-chan struct{}
+		if in.n > 0 {
+			again = more
+		}
 		select {
 		case <-ctx.Done():
-			m.writeLast(context.WithoutCancel(writing), &late)
+			m.writeLast(context.WithoutCancel(writing), &in, &late)
 			return
 		case <-retry:
 			beat.Turn()
 			m.writeLate(writing, &late)
 			retry = nil
+		case <-again:
+			beat.Turn()
+			m.writeNow(writing, &in, &late)
 		case s := <-m.queue:
 			beat.Turn()
 			// What is late goes first.
-			m.writeNow(writing, s, &late)
+			in.add(s)
+			m.writeNow(writing, &in, &late)
 		}
 		m.backlogged.Store(int64(len(late.waiting)))
 	}
 }
 
-// writeNow writes a submission and what waits behind it.
-func (m *Manager) writeNow(ctx context.Context, s submission, late *backlog) {
-	group, proof := m.group(s)
-	m.recordGroup(ctx, group, late)
-	if proof != nil {
-		m.put(late, *proof)
+// writeNow writes the next group of what waits.
+func (m *Manager) writeNow(ctx context.Context, in *inbox, late *backlog) {
+	in.fill(m.queue)
+	m.recordGroup(ctx, in.next(), late)
+	for _, proof := range in.proofs {
+		close(proof.proof)
 	}
+	in.proofs = nil
 }
 
-// put keeps what could not be written, and answers a question of the daemon to itself.
+// put keeps what could not be written.
 func (m *Manager) put(late *backlog, s submission) {
-	if s.proof != nil {
-		close(s.proof)
-		return
-	}
 	if len(late.waiting) == 0 {
 		m.config.Logger.Error("submissions cannot be written: they wait in memory, and their holds pass", "most", backlogLength)
 	}
@@ -117,7 +119,7 @@ func (m *Manager) drop(s submission) {
 	m.dropped.Add(1)
 	m.config.Logger.Warn("a submission is not recorded: too many wait to be written", "token", s.job.Token)
 	if s.payload != nil {
-		m.unreserve()
+		m.unreserve(s.job.UID, s.payload.Bytes())
 	}
 }
 
@@ -143,15 +145,9 @@ func (m *Manager) writeLate(ctx context.Context, late *backlog) {
 }
 
 // writeLast writes down what was promised to the plugin, when the daemon ends.
-func (m *Manager) writeLast(ctx context.Context, late *backlog) {
-	for {
-		select {
-		case s := <-m.queue:
-			m.writeNow(ctx, s, late)
-			continue
-		default:
-		}
-		break
+func (m *Manager) writeLast(ctx context.Context, in *inbox, late *backlog) {
+	for in.fill(m.queue); in.n > 0 || len(in.proofs) > 0; {
+		m.writeNow(ctx, in, late)
 	}
 	m.writeLate(ctx, late)
 	if n := len(late.waiting); n > 0 {

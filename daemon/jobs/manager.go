@@ -141,7 +141,6 @@ type Manager struct {
 	settings atomic.Pointer[Settings]
 	queue    chan submission
 	wake     chan struct{}
-	steps    chan struct{}
 	wait     sync.WaitGroup
 	cancel   context.CancelFunc
 	// backlogged and dropped count submissions that wait to be written, and those that were given up.
@@ -151,7 +150,11 @@ type Manager struct {
 	mu     sync.Mutex
 	open   map[string]*life  // by token
 	probes map[string]*probe // by the probe's name
-	queued int
+	// inWork are the submissions and jobs that have a place, owners what each user has in work, rota the users whose jobs wait for a step, workers those who take them.
+	inWork  int
+	owners  map[uint32]*owner
+	rota    []uint32
+	workers int
 	// lastQueue is the latest look at the queue.
 	lastQueue *queueView
 	// proofs are the daemon's questions to itself that are under way, by the name of the job that they pretend; see Prove.
@@ -175,6 +178,9 @@ type life struct {
 	array bool
 	// report is what arrived from the probe; it belongs to Manager.mu.
 	report *report
+	// bytes are what its script and environment take in the spool; unseen says that no job was seen for it. They belong to Manager.mu.
+	bytes  int
+	unseen bool
 	// receiving says that a bundle of the probe is being written to the spool; it belongs to Manager.mu.
 	receiving bool
 	// since is when the present state was reached, or when this daemon took it over.
@@ -196,6 +202,8 @@ type probe struct {
 	keySHA256  [sha256.Size]byte
 	slurmJobID uint32
 	token      string
+	uid        uint32
+	account    string
 	// nth is how many tasks of an array were tried before.
 	nth int
 	// missingSince is when the probe's job was first found to be gone without a report.
@@ -230,8 +238,8 @@ func New(config Config) *Manager {
 	if config.Failpoint == nil {
 		config.Failpoint = func(string) {}
 	}
-	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1), steps: make(chan struct{}, maxSteps),
-		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, proofs: map[string]chan struct{}{}}
+	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1),
+		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, proofs: map[string]chan struct{}{}}
 	m.Configure(config.Settings)
 	return m
 }
@@ -244,13 +252,6 @@ func (m *Manager) now() *Settings { return m.settings.Load() }
 
 // Mode is the mode in force.
 func (m *Manager) Mode() Mode { return m.now().Mode }
-
-// OpenJobs is how many jobs are looked after.
-func (m *Manager) OpenJobs() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.open)
-}
 
 // OpenProbes is how many probes are asked for and have not reported.
 func (m *Manager) OpenProbes() int {
@@ -291,8 +292,12 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	l := &life{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
 	l.holdEnds = endOfHold(s.Job, l.since, m.now().Hold)
 	l.looks, l.seen = looksOf(s)
+	m.inWork++
+	m.of(s.Job.UID).jobs++
 	if payload, err := m.config.Spool.Job(s.Job.Token); err == nil {
 		l.array = payload.Array != nil
+		l.bytes = payload.Bytes()
+		m.of(s.Job.UID).bytes += l.bytes
 	}
 	// An estimate of an earlier look is not the one that a probe is to bring.
 	if n := len(s.Estimates); n > 0 && !slices.Contains([]string{StateFound, StateProbing, StateReported}, s.Job.State) {
@@ -306,10 +311,11 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	}
 	if n := len(s.Probes); n > 0 && s.Job.State == StateProbing {
 		last := s.Probes[n-1]
-		p := &probe{name: last.Name, slurmJobID: last.SlurmJobID, token: s.Job.Token, nth: len(l.seen)}
+		p := &probe{name: last.Name, slurmJobID: last.SlurmJobID, token: s.Job.Token, uid: s.Job.UID, account: s.Job.Account, nth: len(l.seen)}
 		if sum, err := hex.DecodeString(last.KeySHA256); err == nil && len(sum) == sha256.Size {
 			p.keySHA256 = [sha256.Size]byte(sum)
 			m.probes[p.name] = p
+			m.of(p.uid).probes++
 		}
 		// Looked for before a probe can report to this life: what is found later may be half of a report that is just coming.
 		l.probe, l.report = p, m.stored(s.Job.Token)
@@ -364,9 +370,12 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 			code, reason = CodeProbesFailing, why
 		}
 	}
-	if code == "" && !m.reserve() {
-		m.breaker.over(s.job.UID, s.job.Token)
-		code, reason = codeBusy, "too many jobs are being looked after at this moment"
+	size := sizeOf(r)
+	if code == "" {
+		if reason = m.reserve(s.job.UID, size); reason != "" {
+			m.breaker.over(s.job.UID, s.job.Token)
+			code = codeBusy
+		}
 	}
 	if code != "" {
 		s.job.Finished, s.job.Profile = true, ""
@@ -411,7 +420,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	s.job.State = s.first.State
 	if !m.enqueue(s) {
 		m.breaker.over(s.job.UID, s.job.Token)
-		m.unreserve()
+		m.unreserve(s.job.UID, size)
 		return pass
 	}
 	return reply
@@ -456,22 +465,6 @@ func describe(r *wire.Request, settings *Settings, now time.Time) decisionlog.Jo
 // whose is what a job said of itself when it was submitted.
 func whose(j decisionlog.Job) policy.Who {
 	return policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UID}
-}
-
-func (m *Manager) reserve() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.queued+len(m.open) >= maxOpen {
-		return false
-	}
-	m.queued++
-	return true
-}
-
-func (m *Manager) unreserve() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.queued--
 }
 
 func (m *Manager) enqueue(s submission) bool {
@@ -575,41 +568,6 @@ func (m *Manager) look(ctx context.Context) (*queueView, error) {
 	return view, err
 }
 
-// advanceReady takes a step with every job after a look at the queue. In between, only with those for which something has changed: a hundred submissions a
-// second must not make thousands of others be looked after a hundred times.
-func (m *Manager) advanceReady(ctx context.Context, looked bool) {
-	m.mu.Lock()
-	view, places := m.lastQueue, m.now().Probe.MaxRunning-len(m.probes)
-	var ready []*life
-	for _, l := range m.open {
-		// The state of a job that is not busy is nobody's at this moment.
-		if l.busy || !looked && l.report == nil && (l.job.State != StateFound || places <= 0) {
-			continue
-		}
-		if !looked && l.report == nil {
-			places--
-		}
-		l.busy = true
-		ready = append(ready, l)
-	}
-	m.mu.Unlock()
-	for _, l := range ready {
-		m.wait.Go(func() {
-			select {
-			case m.steps <- struct{}{}:
-				defer func() { <-m.steps }()
-				beat := m.config.Heartbeat.Begin("the work on job "+l.job.Token, turn)
-				defer beat.End()
-				m.step(heartbeat.With(ctx, beat), l, view)
-			case <-ctx.Done():
-			}
-			m.mu.Lock()
-			l.busy = false
-			m.mu.Unlock()
-		})
-	}
-}
-
 // advance makes a transition durable and then carries it over into memory.
 func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition) error {
 	t.Job, t.From, t.At = l.job.ID, l.job.State, time.Now()
@@ -618,6 +576,9 @@ func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition
 		return err
 	}
 	l.job.State, l.job.Finished, l.since, l.code, l.tries = t.To, t.Finished, t.At, t.Code, 0
+	m.mu.Lock()
+	delete(m.of(l.job.UID).waiting, l.job.Token) // it waits for a place no longer
+	m.mu.Unlock()
 	if t.SlurmJobID != 0 {
 		l.job.SlurmJobID = t.SlurmJobID
 	}
@@ -633,12 +594,12 @@ func (m *Manager) finish(ctx context.Context, l *life, t decisionlog.Transition)
 	if m.advance(ctx, l, t) != nil {
 		return
 	}
-	m.mu.Lock()
-	delete(m.open, l.job.Token)
 	m.breaker.over(l.job.UID, l.job.Token)
+	m.mu.Lock()
+	m.forgetLocked(l)
 	p := l.probe
 	if p != nil {
-		delete(m.probes, p.name)
+		m.freeLocked(p)
 	}
 	m.mu.Unlock()
 	if p != nil {

@@ -162,6 +162,12 @@ type bench struct {
 
 func newBench(t testing.TB, mode Mode, hold time.Duration) *bench {
 	t.Helper()
+	return newBenchThatLooks(t, mode, hold, 10*time.Millisecond)
+}
+
+// newBenchThatLooks looks at the queue as often as it is told.
+func newBenchThatLooks(t testing.TB, mode Mode, hold, poll time.Duration) *bench {
+	t.Helper()
 	dir := t.TempDir()
 	log, err := decisionlog.Open(t.Context(), filepath.Join(dir, "db"))
 	if err != nil {
@@ -172,7 +178,7 @@ func newBench(t testing.TB, mode Mode, hold time.Duration) *bench {
 		t.Fatal(err)
 	}
 	b := &bench{t: t, slurm: newCluster(), log: log, hold: hold, dir: dir}
-	b.manager = New(Config{Poll: 10 * time.Millisecond, LaunchSettle: 100 * time.Millisecond, Settings: Settings{Mode: mode, Hold: hold, Watch: 100 * time.Millisecond,
+	b.manager = New(Config{Poll: poll, LaunchSettle: 100 * time.Millisecond, Settings: Settings{Mode: mode, Hold: hold, Watch: 100 * time.Millisecond,
 		Probe: ProbeOptions{Partition: "cpu", URL: "http://127.0.0.1:1", TimeLimitMinutes: 5, CPUs: 1, MemoryMiB: 100, Steps: 4, Budget: time.Minute, MaxRunning: 2},
 		Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{"gpu12g": true, "gpu80g": true},
 			Rows: []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Constraint: "gpu12g"}}, {FitsBytes: 80 * gib, Target: request.Target{Constraint: "gpu80g"}}}},

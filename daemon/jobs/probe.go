@@ -73,7 +73,7 @@ func (m *Manager) waitsTooLong(l *life) bool {
 
 // launchProbe writes down that a probe is asked for, and asks.
 func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
-	if l.considered.Equal(l.since) && !m.placeFree() {
+	if l.considered.Equal(l.since) && !m.placeFree(l) {
 		return false
 	}
 	if why, admitted := m.breaker.admit(l.job.UID, l.job.Token, time.Now()); !admitted {
@@ -94,13 +94,9 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	l.considered = l.since
 	key := randomWord(32)
 	p := &probe{name: launch.NamePrefix + randomWord(10), keySHA256: sha256.Sum256([]byte(key)), token: l.job.Token, nth: len(l.seen)}
-	m.mu.Lock()
-	if len(m.probes) >= m.now().Probe.MaxRunning {
-		m.mu.Unlock()
+	if !m.place(l, p) {
 		return false
 	}
-	m.probes[p.name] = p
-	m.mu.Unlock()
 	detail := "probe " + p.name + " is asked for, as the job's owner"
 	if a := payload.Array; a != nil && p.nth < len(a.Tried) {
 		detail += fmt.Sprintf(", for task %d of the array", a.Tried[p.nth])
@@ -136,11 +132,11 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	return false
 }
 
-// placeFree says whether one more probe may run.
-func (m *Manager) placeFree() bool {
+// placeFree says whether a probe of a job may run now.
+func (m *Manager) placeFree(l *life) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.probes) < m.now().Probe.MaxRunning
+	return m.placeForLocked(l)
 }
 
 func (m *Manager) setProbeJob(ctx context.Context, p *probe, id uint32) {
@@ -156,7 +152,7 @@ func (m *Manager) setProbeJob(ctx context.Context, p *probe, id uint32) {
 func (m *Manager) forget(p *probe) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.probes, p.name)
+	m.freeLocked(p)
 }
 
 // awaitReport waits for the probe, notices when it is lost, and looks after the held job meanwhile.
@@ -290,6 +286,18 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 	return true
 }
 
+// ErrBadReason says that a reason is of no form that a probe sends.
+var ErrBadReason = errors.New("not a reason")
+
+// ProbeOwner is the user whose probe has this name and this key.
+func (m *Manager) ProbeOwner(name, key string) (uint32, error) {
+	l, _, err := m.authorize(name, key)
+	if err != nil {
+		return 0, err
+	}
+	return l.job.UID, nil
+}
+
 // ProbeJob tells a probe what to run.
 func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 	l, nth, err := m.authorize(name, key)
@@ -356,7 +364,7 @@ func (m *Manager) ProbeFailure(name, key string, reason estimator.Reason) error 
 	reason.Detail = strings.ToValidUTF8(shorten(reason.Detail, estimator.MaxDetailBytes), "")
 	check := estimator.NewUnknown("vgpu", "", reason)
 	if err := check.Validate(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrBadReason, err)
 	}
 	return m.setReport(name, key, &report{failure: &reason})
 }

@@ -12,24 +12,57 @@ import (
 // groupLength bounds the submissions that are written in one transaction, each with a sync of its script.
 const groupLength = 64
 
-// group is a submission and those that wait behind it already, up to a question of the daemon to itself, which is returned by itself.
-func (m *Manager) group(s submission) (group []submission, proof *submission) {
+// inbox is what was answered and waits for the writer, by owner: however many one has submitted, another's next one is in the next group.
+type inbox struct {
+	of map[uint32][]submission
+	// rota are the owners in their turn.
+	rota []uint32
+	n    int
+	// proofs are questions of the daemon to itself, answered when the next group was tried.
+	proofs []submission
+}
+
+func (in *inbox) add(s submission) {
 	if s.proof != nil {
-		return nil, &s
+		in.proofs = append(in.proofs, s)
+		return
 	}
-	group = []submission{s}
-	for len(group) < groupLength {
+	if in.of == nil {
+		in.of = map[uint32][]submission{}
+	}
+	if len(in.of[s.job.UID]) == 0 {
+		in.rota = append(in.rota, s.job.UID)
+	}
+	in.of[s.job.UID] = append(in.of[s.job.UID], s)
+	in.n++
+}
+
+// fill takes what the queue holds, up to a bound: what is beyond it is refused where it is answered.
+func (in *inbox) fill(queue <-chan submission) {
+	for in.n < queueLength {
 		select {
-		case next := <-m.queue:
-			if next.proof != nil {
-				return group, &next
-			}
-			group = append(group, next)
+		case s := <-queue:
+			in.add(s)
 		default:
-			return group, nil
+			return
 		}
 	}
-	return group, nil
+}
+
+// next takes a group, one of each owner in turn.
+func (in *inbox) next() (group []submission) {
+	for len(group) < groupLength && in.n > 0 {
+		uid := in.rota[0]
+		in.rota = in.rota[1:]
+		group = append(group, in.of[uid][0])
+		in.n--
+		if in.of[uid] = in.of[uid][1:]; len(in.of[uid]) > 0 {
+			in.rota = append(in.rota, uid)
+		} else {
+			delete(in.of, uid)
+		}
+	}
+	return group
 }
 
 // recordGroup writes submissions down, or keeps them all: one that alone cannot be written must not stand in the way of the others, so they are tried one by one the next time. What is late
@@ -91,18 +124,18 @@ func (m *Manager) unspool(group []submission) {
 
 // take looks after a job whose row has this id.
 func (m *Manager) take(s submission, id int64) {
-	if s.payload != nil {
-		defer m.unreserve()
-	}
 	m.config.Failpoint(s.first.State + ":written")
 	m.config.Logger.Info("job recorded", "token", s.job.Token, "state", s.first.State, "code", s.first.Code, "uid", s.job.UID, "asked", s.job.Asked.String())
 	m.say(s.job, s.decision)
 	if s.job.Finished {
+		if s.payload != nil {
+			m.unreserve(s.job.UID, s.payload.Bytes())
+		}
 		return
 	}
 	s.job.ID = id
 	m.mu.Lock()
-	m.open[s.job.Token] = &life{job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
+	m.open[s.job.Token] = &life{bytes: bytesOf(s.payload), job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
 	m.mu.Unlock()
 	m.poke()
 }

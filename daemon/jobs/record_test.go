@@ -24,8 +24,8 @@ func TestAGroupIsWrittenOrWaits(t *testing.T) {
 	for i := range 5 {
 		group = append(group, b.held(fmt.Sprintf("sound%d", i)))
 	}
-	for range group {
-		b.manager.reserve()
+	for _, s := range group {
+		b.manager.reserve(s.job.UID, s.payload.Bytes())
 	}
 	b.manager.recordGroup(t.Context(), group, &late)
 	if len(late.waiting) != 0 {
@@ -39,8 +39,8 @@ func TestAGroupIsWrittenOrWaits(t *testing.T) {
 
 	// The token of the third is in the log already.
 	group = []submission{b.held("next0"), b.held("next1"), b.held("sound0"), b.held("next2")}
-	for range group {
-		b.manager.reserve()
+	for _, s := range group {
+		b.manager.reserve(s.job.UID, s.payload.Bytes())
 	}
 	b.manager.recordGroup(t.Context(), group, &late)
 	if len(late.waiting) != 4 {
@@ -55,7 +55,7 @@ func TestAGroupIsWrittenOrWaits(t *testing.T) {
 		}
 	}
 	// What comes now waits behind them.
-	b.manager.reserve()
+	b.manager.reserve(1001, 0)
 	b.manager.recordGroup(t.Context(), []submission{b.held("last")}, &late)
 	b.manager.writeLate(t.Context(), &late)
 	if len(late.waiting) != 1 || late.waiting[0].job.Token != "sound0" {
@@ -74,22 +74,25 @@ func TestAGroupIsWrittenOrWaits(t *testing.T) {
 	}
 }
 
-// TestAQuestionEndsAGroup: what waits behind a question of the daemon to itself is not written before it is answered, and no group is longer than its bound.
-func TestAQuestionEndsAGroup(t *testing.T) {
-	m := &Manager{queue: make(chan submission, 2*groupLength)}
-	proof := make(chan struct{})
-	m.queue <- submission{}
-	m.queue <- submission{proof: proof}
-	for range 2*groupLength - 2 {
-		m.queue <- submission{}
+// TestGroupsAreFair: a group has one submission of each owner in turn, and is no longer than its bound; those of one owner keep their order.
+func TestGroupsAreFair(t *testing.T) {
+	queue := make(chan submission, queueLength)
+	for i := range 2 * groupLength {
+		queue <- submission{job: decisionlog.Job{UID: mallory, Number: int64(i)}}
 	}
-	if group, question := m.group(submission{}); len(group) != 2 || question == nil || question.proof != proof {
-		t.Errorf("%d and %v", len(group), question)
+	queue <- submission{proof: make(chan struct{})}
+	queue <- submission{job: decisionlog.Job{UID: alice, Number: 1000}}
+	queue <- submission{job: decisionlog.Job{UID: alice, Number: 1001}}
+	var in inbox
+	in.fill(queue)
+	group := in.next()
+	if len(group) != groupLength || group[1].job.Number != 1000 || group[3].job.Number != 1001 || group[0].job.Number != 0 || group[2].job.Number != 1 || group[4].job.Number != 2 {
+		t.Errorf("%d: %+v", len(group), group[:5])
 	}
-	if group, question := m.group(submission{}); len(group) != groupLength || question != nil {
-		t.Errorf("%d and %v", len(group), question)
+	if len(in.proofs) != 1 || in.n != groupLength+2 {
+		t.Errorf("%d questions, %d left", len(in.proofs), in.n)
 	}
-	if group, question := m.group(submission{proof: proof}); group != nil || question == nil {
-		t.Errorf("%d and %v", len(group), question)
+	if in.next(); in.n != 2 || len(in.next()) != 2 || in.n != 0 || len(in.rota)+len(in.of) != 0 {
+		t.Errorf("%d left, %v", in.n, in.rota)
 	}
 }

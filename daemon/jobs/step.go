@@ -25,6 +25,9 @@ const (
 	beginTolerance = 5 * time.Second
 	// neverSeenShadow is how long a stamped job may stay unseen. A held one has until its hold is over.
 	neverSeenShadow = 2 * time.Minute
+	// unseenAfter is when the place of a job that was not seen in the queue is given back. Slurm makes the record of a job right after it has asked the plugin, but a busy slurmctld
+	// may wait for a lock in between.
+	unseenAfter = 10 * time.Second
 	// lastMoment before the end of a hold nothing new is begun: the job starts by itself.
 	lastMoment = 2 * time.Second
 	// probeReserve is what must be left of a hold for a probe to make sense.
@@ -210,6 +213,15 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 	case len(mine) > 1:
 		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("%d jobs carry the token", len(mine)))
 	case len(mine) == 0:
+		if !l.unseen && view.at.Sub(l.job.SubmittedAt) > unseenAfter {
+			// Slurm has refused it, as a rule. Without its script it is let go as soon as it is seen after all.
+			if err := m.config.Spool.Remove(l.job.Token); err != nil {
+				m.config.Logger.Warn("spool not cleaned", "token", l.job.Token, "error", err)
+			}
+			if !m.unsee(l) {
+				return m.abandon(ctx, l, codeNeverSeen, "no job carries the token after some seconds, and many others of this owner are remembered that were not seen either")
+			}
+		}
 		limit := l.job.SubmittedAt.Add(neverSeenShadow)
 		if l.enforced() {
 			limit = l.job.HoldUntil
@@ -519,7 +531,7 @@ func (m *Manager) waitedFor(l *life, now time.Time) time.Duration {
 func (m *Manager) crowded() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.queued+len(m.open) > maxOpen/2
+	return m.inWork > maxOpen/2
 }
 
 // restore gives a job its original request back.

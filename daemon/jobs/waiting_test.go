@@ -51,17 +51,15 @@ func TestWaitingJobsCostNothingBetweenLooks(t *testing.T) {
 		}
 		return n
 	}
-	for range maxSteps {
-		m.steps <- struct{}{} // whoever is chosen for a step has to wait here
-	}
+	m.workers = maxSteps // whoever is chosen for a step has to wait
 	m.advanceReady(t.Context(), false)
 	if n := busy(); n != 0 {
 		t.Errorf("%d of %d waiting jobs were touched", n, jobs)
 	}
 	// A place that comes free is for one of them.
 	m.mu.Lock()
-	for name := range m.probes {
-		delete(m.probes, name)
+	for _, p := range m.probes {
+		m.freeLocked(p)
 		break
 	}
 	m.mu.Unlock()
@@ -72,9 +70,6 @@ func TestWaitingJobsCostNothingBetweenLooks(t *testing.T) {
 	m.advanceReady(t.Context(), true)
 	if n := busy(); n != jobs {
 		t.Errorf("after a look %d of %d jobs were advanced", n, jobs)
-	}
-	for range maxSteps {
-		<-m.steps
 	}
 	m.wait.Wait()
 }

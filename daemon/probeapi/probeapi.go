@@ -27,6 +27,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
@@ -40,16 +41,18 @@ const (
 	MaxBundleBytes   = spool.MaxBundleBytes
 	maxDocumentBytes = 16 << 10
 	maxHeaderBytes   = 16 << 10
-	maxAtOnce        = 64
-	maxUploads       = 4
-	readTimeout      = time.Minute
-	writeTimeout     = time.Minute
+	// readTimeout bounds a request until its key is known, and a document; a bundle has longer, by its size.
+	readTimeout   = 5 * time.Second
+	longestUpload = time.Minute
+	writeTimeout  = time.Minute
 	// stopTimeout is what is left to reports that are arriving when the daemon ends. A connection on which nothing was asked would use all of it.
 	stopTimeout = time.Second
 )
 
 // Source knows the probes; *jobs.Manager is the real one.
 type Source interface {
+	// ProbeOwner is the user whose probe it is. It is asked before anything else and answers from memory.
+	ProbeOwner(name, key string) (uid uint32, err error)
 	ProbeJob(name, key string) (jobs.ProbeJob, error)
 	ProbeBundle(name, key string, bundle []byte) error
 	ProbeFailure(name, key string, reason estimator.Reason) error
@@ -67,26 +70,25 @@ type Server struct {
 	// Heartbeat, when set before Serve, is told of every request in work.
 	Heartbeat *heartbeat.Monitor
 
-	source  Source
-	check   Check
-	logger  *slog.Logger
-	slots   chan struct{}
-	uploads chan struct{}
-	mux     *http.ServeMux
-	http    http.Server
+	source Source
+	check  Check
+	logger *slog.Logger
+	places *places
+	mux    *http.ServeMux
+	http   http.Server
 }
 
 // New makes a server; it starts nothing.
 func New(source Source, check Check, logger *slog.Logger) *Server {
-	s := &Server{source: source, check: check, logger: logger, slots: make(chan struct{}, maxAtOnce), uploads: make(chan struct{}, maxUploads)}
+	s := &Server{source: source, check: check, logger: logger, places: newPlaces()}
 	mux := http.NewServeMux()
 	s.mux = mux
-	mux.HandleFunc("GET /v1/probes/{name}", s.job)
-	mux.HandleFunc("POST /v1/probes/{name}/result", s.result)
-	mux.HandleFunc("POST /v1/probes/{name}/failure", s.failure)
-	mux.HandleFunc("POST /v1/probes/{name}/inputs", s.inputs)
-	mux.HandleFunc("POST /v1/probes/{name}/unchanged", s.unchanged)
-	s.http = http.Server{Handler: s.bounded(mux), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
+	mux.HandleFunc("GET /v1/probes/{name}", s.known(s.job))
+	mux.HandleFunc("POST /v1/probes/{name}/result", s.known(s.result))
+	mux.HandleFunc("POST /v1/probes/{name}/failure", s.known(s.failure))
+	mux.HandleFunc("POST /v1/probes/{name}/inputs", s.known(s.inputs))
+	mux.HandleFunc("POST /v1/probes/{name}/unchanged", s.known(s.unchanged))
+	s.http = http.Server{Handler: mux, ConnContext: withConnection, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
 		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
 	return s
 }
@@ -96,7 +98,7 @@ func (s *Server) Handle(path string, handler http.Handler) { s.mux.Handle("POST 
 
 // Serve answers until Close.
 func (s *Server) Serve(listener net.Listener) error {
-	if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(listen.Guarded(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("probe API: %w", err)
 	}
 	return nil
@@ -115,19 +117,6 @@ func (s *Server) Close() error {
 // Handler serves the pages, for tests.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-func (s *Server) bounded(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.slots <- struct{}{}:
-			defer func() { <-s.slots }()
-			defer s.Heartbeat.Begin("a page of a probe", readTimeout+writeTimeout).End()
-			next.ServeHTTP(w, r)
-		default:
-			http.Error(w, "busy, try again", http.StatusServiceUnavailable)
-		}
-	})
-}
-
 func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	job, err := s.source.ProbeJob(r.PathValue("name"), key(r))
 	if err != nil {
@@ -144,17 +133,12 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) result(w http.ResponseWriter, r *http.Request) {
-	// The key is looked at before the body is read: a stranger cannot fill memory.
-	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
-		s.refuse(w, r, err)
+	done, ok := s.places.upload(r.Context(), ownerOf(r))
+	if !ok {
 		return
 	}
-	select {
-	case s.uploads <- struct{}{}:
-		defer func() { <-s.uploads }()
-	case <-r.Context().Done():
-		return
-	}
+	defer done()
+	patience(w, r)
 	bundle, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBundleBytes))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
@@ -184,11 +168,6 @@ func document(w http.ResponseWriter, r *http.Request, name string, v any) bool {
 }
 
 func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
-	// As above: a stranger's slow body must not take the place of a probe.
-	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
-		s.refuse(w, r, err)
-		return
-	}
 	var reason estimator.Reason
 	if !document(w, r, "failure", &reason) {
 		return
@@ -201,10 +180,7 @@ func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) inputs(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
-		s.refuse(w, r, err)
-		return
-	}
+	patience(w, r)
 	packed, err := io.ReadAll(http.MaxBytesReader(w, r.Body, inputs.MaxPackedBytes))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
@@ -223,10 +199,6 @@ func (s *Server) inputs(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) unchanged(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.source.ProbeJob(r.PathValue("name"), key(r)); err != nil {
-		s.refuse(w, r, err)
-		return
-	}
 	var body probejob.Unchanged
 	if !document(w, r, "unchanged", &body) {
 		return
@@ -243,6 +215,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, jobs.ErrUnknownProbe) {
 		s.logger.Warn("probe refused", "probe", r.PathValue("name"), "from", r.RemoteAddr)
 		http.Error(w, jobs.ErrUnknownProbe.Error(), http.StatusForbidden)
+		return
+	}
+	if errors.Is(err, jobs.ErrBadReason) {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	s.logger.Error("probe not served", "probe", r.PathValue("name"), "error", err)

@@ -47,6 +47,17 @@ type Job struct {
 	Array *Array `json:"array,omitempty"`
 }
 
+// Bytes is what the script, the arguments and the environment take.
+func (j *Job) Bytes() int {
+	n := len(j.Script)
+	for _, list := range [][][]byte{j.Argv, j.Environment} {
+		for _, entry := range list {
+			n += len(entry)
+		}
+	}
+	return n
+}
+
 // Array is what a task of a job array sees of the array, and which of its tasks are tried.
 type Array struct {
 	Count uint32   `json:"count"`
