@@ -158,6 +158,13 @@ func (m *Manager) place(l *life, p *probe) bool {
 	return true
 }
 
+// waitNot says that a job waits for a place no longer.
+func (m *Manager) waitNot(l *life) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.of(l.job.UID).waiting, l.job.Token)
+}
+
 func (m *Manager) placeForLocked(l *life) bool {
 	most := m.now().Probe.MaxRunning
 	mine := m.of(l.job.UID)

@@ -576,9 +576,7 @@ func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition
 		return err
 	}
 	l.job.State, l.job.Finished, l.since, l.code, l.tries = t.To, t.Finished, t.At, t.Code, 0
-	m.mu.Lock()
-	delete(m.of(l.job.UID).waiting, l.job.Token) // it waits for a place no longer
-	m.mu.Unlock()
+	m.waitNot(l)
 	if t.SlurmJobID != 0 {
 		l.job.SlurmJobID = t.SlurmJobID
 	}

@@ -56,7 +56,8 @@ func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool
 		return false
 	}
 	if l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
-		// Too late for a probe: the hold passes and the job starts as it was asked for.
+		// Too late for a probe: the hold passes and the job starts as it was asked for. It stands in nobody's way meanwhile.
+		m.waitNot(l)
 		return false
 	}
 	if m.waitsTooLong(l) {
