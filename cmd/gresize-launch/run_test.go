@@ -101,7 +101,8 @@ print(42)
 	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
 		switch {
 		case line == "LC_ALL=C", line == "PATH=/usr/bin:/bin", line == "SLURM_CONF=/etc/slurm/ours.conf":
-		case strings.HasPrefix(line, "fd 0 pipe:"), strings.HasPrefix(line, "fd 1 pipe:"), strings.HasPrefix(line, "fd 2 pipe:"), strings.HasPrefix(line, "fd 3 /memfd:environment"):
+		case strings.HasPrefix(line, "fd 0 pipe:"), strings.HasPrefix(line, "fd 1 pipe:"), strings.HasPrefix(line, "fd 2 pipe:"):
+		case strings.HasPrefix(line, launch.KeyVariable+"="), strings.HasPrefix(line, launch.URLVariable+"="):
 		case line == fmt.Sprintf("Uid:\t%d\t%d\t%d\t%d", uid, uid, uid, uid), line == fmt.Sprintf("Gid:\t%d\t%d\t%d\t%d", gid, gid, gid, gid):
 		case strings.HasPrefix(line, "Groups:") && !strings.Contains(line+" ", "\t0 ") && !strings.Contains(line+" ", " 0 "):
 		case strings.HasPrefix(line, "Cap") && strings.HasSuffix(line, "\t0000000000000000"):
@@ -112,7 +113,7 @@ print(42)
 	if len(rest) > 0 {
 		t.Errorf("sbatch sees %q, all of it:\n%s", rest, data)
 	}
-	if !strings.Contains(string(data), "fd 3 /memfd:environment") || !strings.Contains(string(data), "Uid:\t"+strconv.Itoa(int(uid))) {
+	if !strings.Contains(string(data), launch.KeyVariable+"=") || !strings.Contains(string(data), "Uid:\t"+strconv.Itoa(int(uid))) {
 		t.Errorf("the script saw less than it should:\n%s", data)
 	}
 }
