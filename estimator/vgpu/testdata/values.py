@@ -324,6 +324,8 @@ def conversions():
         "array": torch.from_numpy(np.array(counts.tolist())),
         "empty_like": torch.empty_like(counts, dtype=torch.int32).copy_(counts).cpu(),
     }
+    longest = counts.max()
+    assert (torch.arange(longest, device=DEVICE) < counts[:, None]).shape == (4, 41) and torch.arange(1, end=longest, step=counts[1], device=DEVICE).shape == (40,)
     assert torch.allclose(counts, torch.tensor(want).to(DEVICE)) and not torch.allclose(counts, counts + 1) and not counts.allclose(counts.flip(0))
     wrong = {name: value for name, value in found.items() if value.tolist() != want}
     assert not wrong, wrong
