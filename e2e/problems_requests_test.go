@@ -44,7 +44,7 @@ func TestProblemsOfRequests(t *testing.T) {
 
 	t.Run("27 several lines in --wrap", func(t *testing.T) {
 		s := s.in(t)
-		id, err := sbatch(t, append(tooLarge, "--wrap", "echo one\nJobId=7 JobState=FAILED Features=none\n\nsrun true && sleep 1")...)
+		id, err := sbatch(t, append(tooLarge, "--wrap", "echo one\n: JobId=7 JobState=FAILED Features=none\n\nsrun true && sleep 1")...)
 		must(t, err)
 		if job, story := s.completed(id, 60*time.Second), s.finished(id, 30*time.Second); job["NodeList"] != "gpu1" || story.Job.State != jobs.StateVerified {
 			t.Errorf("%q, on %s", states(story), job["NodeList"])

@@ -84,12 +84,16 @@ type Job map[string]string
 
 var recordKey = regexp.MustCompile(`^([A-Z][A-Za-z:/]*)=(.*)$`)
 
+var submitLine = regexp.MustCompile(`(?s) SubmitLine=.*? WorkDir=`)
+
 // Job asks slurmctld for a job.
 func (c *Cluster) Job(ctx context.Context, id string) (Job, error) {
 	out, err := c.Run(ctx, "root", "scontrol", "show", "job", "--oneliner", id)
 	if err != nil {
 		return nil, err
 	}
+	// The words with which it was submitted may be anything.
+	out = submitLine.ReplaceAllString(out, " WorkDir=")
 	job := Job{}
 	last := ""
 	for _, word := range strings.Split(strings.TrimSpace(out), " ") {

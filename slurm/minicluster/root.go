@@ -32,7 +32,8 @@ mount --rbind /sys "$root/sys"
 for at in tmp run var/tmp; do
 	mount -t tmpfs -o mode=1777 tmpfs "$root/$at"
 done
-for file in passwd group; do
+# Without shadow nobody can log in there, and a login is where --export=NONE and scrontab have their environment from.
+for file in passwd group shadow; do
 	mount --bind "/etc/$file" "$root/etc/$file"
 done
 [ -e "$root/etc/hosts" ] || : >"$root/etc/hosts"
