@@ -65,9 +65,9 @@ func TestValidate(t *testing.T) {
 }
 
 func TestEnvironmentHasNothingOfAnEnclosingJob(t *testing.T) {
-	got := probeEnvironment(request(t))
+	got := strings.Split(string(probeEnvironment(request(t))), "\x00")
 	r := request(t)
-	want := []string{"A=1 2\n3", "GRESIZE_PROBE_KEY=" + r.Key, "GRESIZE_PROBE_URL=" + r.URL}
+	want := []string{"A=1 2\n3", "GRESIZE_PROBE_KEY=" + r.Key, "GRESIZE_PROBE_URL=" + r.URL, ""}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
@@ -122,7 +122,7 @@ func TestSubmitRunsAsTheOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	client := serve(t, `{ id -u; id -g; grep -E '^Cap(Prm|Eff)' /proc/self/status; printf '%s\n' "$@"; cat; env | sort; } > `+out+"\necho '42;cluster'\n", nil)
+	client := serve(t, `{ id -u; id -g; grep -E '^Cap(Prm|Eff)' /proc/self/status; printf '%s\n' "$@"; cat; env | sort; echo --; tr '\0' ';' <&3; } > `+out+"\necho '42;cluster'\n", nil)
 	r := request(t)
 	id, err := client.Submit(t.Context(), r)
 	if err != nil || id != 42 {
@@ -133,16 +133,17 @@ func TestSubmitRunsAsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export=ALL", "--job-name=" + r.Name,
-		"--chdir=/tmp", "--mem=100M", "#!/bin/sh\nexec ", "/sbatch run\n", "GRESIZE_PROBE_KEY=" + r.Key + "\n"} {
+	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export-file=3", "--job-name=" + r.Name,
+		"--chdir=/tmp", "--mem=100M", "#!/bin/sh\nexec ", "/sbatch run\n", "GRESIZE_PROBE_KEY=" + r.Key + ";"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
-	// The job's environment is that of sbatch, and what sbatch would take for an option is not in it.
-	for _, wrong := range []string{"SLURM_", "SBATCH_", "--account", "--gres"} {
-		if strings.Contains(text, wrong) {
-			t.Errorf("%q is in:\n%s", wrong, text)
+	// What stands in the job's environment is for the probe and not for sbatch.
+	own, _, _ := strings.Cut(text, "\n--\n")
+	for _, wrong := range []string{"A=1", "SLURM_", "SBATCH_", r.Key, "--account", "--gres"} {
+		if strings.Contains(own, wrong) {
+			t.Errorf("%q is in:\n%s", wrong, own)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gresize/gresize/daemon/peer"
 	"github.com/gresize/gresize/estimator/account"
@@ -187,16 +190,21 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 		logger.Warn("request refused", "error", err)
 		return Reply{Error: err.Error()}
 	}
+	environment, err := memoryFile("environment", probeEnvironment(r))
+	if err != nil {
+		return Reply{Error: err.Error()}
+	}
+	defer environment.Close()
 
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, s.config.Sbatch, arguments(r)...)
 	command.Dir = "/"
-	// The environment of a job is that of its sbatch. An --export-file would keep them apart, but 23.11 has none and 26.05 reads it and forgets what it says.
-	command.Env = probeEnvironment(r)
+	command.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
 	if s.config.SlurmConf != "" {
 		command.Env = append(command.Env, "SLURM_CONF="+s.config.SlurmConf)
 	}
+	command.ExtraFiles = []*os.File{environment}
 	command.Stdin = strings.NewReader("#!/bin/sh\nexec " + s.config.Probe + " run\n")
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &limited{to: &stdout}, &limited{to: &stderr}
@@ -223,7 +231,7 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 // arguments is all that a request can say to sbatch. No --gres=none: Slurm 20.11 refuses it, and nothing in sbatch's environment asks for a resource. Every value was checked by Validate and none is a text for a shell.
 func arguments(r Request) []string {
 	argv := []string{
-		"--parsable", "--export=ALL", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
+		"--parsable", "--export-file=3", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
 		"--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.Itoa(r.CPUs), "--mem=" + strconv.Itoa(r.MemoryMiB) + "M",
 		"--time=" + strconv.Itoa(r.TimeLimitMinutes),
 	}
@@ -235,22 +243,23 @@ func arguments(r Request) []string {
 	return argv
 }
 
-// probeEnvironment is the job's own environment without what an enclosing job or an earlier sbatch left in it, so with nothing that sbatch takes for an option.
-func probeEnvironment(r Request) []string {
-	var environment []string
+// probeEnvironment is the job's own environment without what an enclosing job or an earlier sbatch left in it.
+func probeEnvironment(r Request) []byte {
+	var b bytes.Buffer
 	for _, v := range r.Environment {
 		name, _, _ := bytes.Cut(v, []byte("="))
 		n := string(name)
 		if strings.HasPrefix(n, "SLURM_") || strings.HasPrefix(n, "SBATCH_") || strings.HasPrefix(n, "SRUN_") || n == KeyVariable || n == URLVariable || strings.HasPrefix(n, LaterPrefix) {
 			continue
 		}
-		entry := string(v)
 		if actsBeforeTheSandbox(n) {
-			entry = LaterPrefix + entry
+			b.WriteString(LaterPrefix)
 		}
-		environment = append(environment, entry)
+		b.Write(v)
+		b.WriteByte(0)
 	}
-	return append(environment, KeyVariable+"="+r.Key, URLVariable+"="+r.URL)
+	b.WriteString(KeyVariable + "=" + r.Key + "\x00" + URLVariable + "=" + r.URL + "\x00")
+	return b.Bytes()
 }
 
 // nobodies are numbers that stand for no one person: nobody of this kernel and of NFS, and what setuid takes for "leave it".
@@ -275,6 +284,22 @@ func (s *Server) credential(ctx context.Context, r Request) (*syscall.Credential
 		return nil, fmt.Errorf("user %d is not in group %d", r.UID, r.GID)
 	}
 	return &syscall.Credential{Uid: r.UID, Gid: r.GID, Groups: groups}, nil
+}
+
+// memoryFile is a file without a name, so that nothing secret touches a disk.
+func memoryFile(name string, data []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory file: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), name)
+	if _, err := file.Write(data); err != nil {
+		return nil, errors.Join(fmt.Errorf("memory file: %w", err), file.Close())
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(fmt.Errorf("memory file: %w", err), file.Close())
+	}
+	return file, nil
 }
 
 // limited keeps the beginning of what a program prints.
