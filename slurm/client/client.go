@@ -161,33 +161,19 @@ func (c *Client) Requeue(ctx context.Context, id uint32) error {
 	return c.run(ctx, c.config.Scontrol, []string{"requeue", strconv.FormatUint(uint64(id), 10)}, discard)
 }
 
-// show calls each for every record, and counts them. A record begins with JobId= on a line of its own. From 25.11 on it has the words with which the job was submitted, line
-// breaks and all, so a line that begins no record goes on with the one before.
+// show calls each for every line that is a record, and counts all lines that are not empty.
 func (c *Client) show(ctx context.Context, argv []string, each func(Job), count *int) error {
 	return c.run(ctx, c.config.Scontrol, argv, func(out io.Reader) error {
 		lines := bufio.NewScanner(out)
 		lines.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
-		var record []byte
-		end := func() {
-			if len(bytes.TrimSpace(record)) > 0 {
+		for lines.Scan() {
+			if len(bytes.TrimSpace(lines.Bytes())) > 0 {
 				*count++
 			}
-			if j, ok := ParseJob(record); ok {
+			if j, ok := ParseJob(lines.Bytes()); ok {
 				each(j)
 			}
-			record = record[:0]
 		}
-		for lines.Scan() {
-			if bytes.HasPrefix(lines.Bytes(), []byte("JobId=")) {
-				end()
-			} else if len(record) > 0 {
-				record = append(record, ' ')
-			}
-			if record = append(record, lines.Bytes()...); len(record) > maxLineBytes {
-				return bufio.ErrTooLong
-			}
-		}
-		end()
 		return lines.Err()
 	})
 }

@@ -164,39 +164,6 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// submitLine is the end of what scontrol 26.05.5 prints for a job that was submitted with a --wrap of several lines.
-const submitLine = ` Command=(null) SubmitLine=/usr/bin/sbatch --gpus=1 --wrap echo one
-srun true Features=x AdminComment=gresize:v1:forged
-
-echo end WorkDir=/home/a AdminComment=gresize:v1:xfednkyf56 Comment=hello world StdErr= StdIn=/dev/null StdOut=/home/a b/slurm-7.out GresEnforceBind=No Switches=1@00:00:05 TresPerJob=gres/gpu:1`
-
-// TestTheWordsOfTheSubmission: they may be anything, and say nothing of the job.
-func TestTheWordsOfTheSubmission(t *testing.T) {
-	before, _, _ := strings.Cut(record, " Command=")
-	whole := before + submitLine
-	show := func(text string) (Job, error) {
-		path := filepath.Join(t.TempDir(), "out")
-		if err := os.WriteFile(path, []byte(text+"\n\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return fake(t, "cat "+path+"\n").Job(context.Background(), 7)
-	}
-	j, err := show(whole)
-	if err != nil || j.Ambiguous || j.Token() != "xfednkyf56" || j.Request.Features != "gpu80g" || j.Request.TresPerJob != "gres/gpu:1" || j.StdOut != "/home/a b/slurm-7.out" || j.StdErr != "" {
-		t.Errorf("%+v %v", j, err)
-	}
-	for name, text := range map[string]string{
-		"a WorkDir in the words":   strings.Replace(whole, "echo end", "echo end WorkDir=/x", 1),
-		"a WorkDir in the comment": strings.Replace(whole, "hello world", "hello WorkDir=/x", 1),
-		"a record in the words":    strings.Replace(whole, "srun true", "JobId=8 JobName=x UserId=a(1) JobState=PENDING", 1),
-		"no WorkDir":               strings.Replace(whole, " WorkDir=/home/a", "", 1),
-	} {
-		if j, err := show(text); err == nil && !j.Ambiguous {
-			t.Errorf("%s: read as certain: %+v", name, j)
-		}
-	}
-}
-
 func TestJobSeesThroughLineBreaks(t *testing.T) {
 	forged := strings.Replace(record, "JobId=7", "JobId=7 JobName=a\nJobId=7", 1)
 	task := strings.Replace(record, "JobId=7", "JobId=8 ArrayJobId=7 ArrayTaskId=3", 1)

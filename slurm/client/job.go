@@ -3,8 +3,6 @@ package client
 import (
 	"bytes"
 	"math"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,16 +44,14 @@ type Job struct {
 // Pending reports whether the job waits to start.
 func (j Job) Pending() bool { return j.State == "PENDING" }
 
-// Unexplained reports whether the reason for which the job waits is no answer to whether a node can run it. Slurm 23.11 and 24.05 without slurmdbd give no other.
-func (j Job) Unexplained() bool { return j.Reason == "InvalidAccount" || j.Reason == "None" }
-
-// finalStates are those that a job does not leave. What a release says beside them is a flag of a job that goes on.
-var finalStates = map[string]bool{
-	"COMPLETED": true, "CANCELLED": true, "FAILED": true, "TIMEOUT": true, "NODE_FAIL": true, "PREEMPTED": true, "BOOT_FAIL": true, "DEADLINE": true, "OUT_OF_MEMORY": true, "REVOKED": true,
-}
-
 // Ended reports whether the job will not run any more.
-func (j Job) Ended() bool { return finalStates[j.State] }
+func (j Job) Ended() bool {
+	switch j.State {
+	case "PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT", "":
+		return false
+	}
+	return true
+}
 
 // tokenMark introduces the token that the plugin leaves in AdminComment.
 const tokenMark = "gresize:v1:"
@@ -92,7 +88,6 @@ func ParseJob(line []byte) (j Job, ok bool) {
 	if !bytes.HasPrefix(line, []byte("JobId=")) {
 		return Job{}, false
 	}
-	line, j.Ambiguous = withoutSubmitLine(line)
 	values := make(map[string]string, len(knownKeys))
 	key, start := "", 0
 	take := func(end int) {
@@ -141,7 +136,7 @@ func ParseJob(line []byte) (j Job, ok bool) {
 	j.Name, j.AdminComment = values["JobName"], values["AdminComment"]
 	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = first("JobState"), first("Reason"), first("Partition"), first("NodeList"), first("ExitCode")
 	j.Account, j.QOS = first("Account"), first("QOS")
-	j.StdOut, j.StdErr = untilKey(values["StdOut"]), untilKey(values["StdErr"])
+	j.StdOut, j.StdErr = values["StdOut"], values["StdErr"]
 	j.Restarts, _ = strconv.Atoi(first("Restarts"))
 	j.RunTime = parseElapsed(first("RunTime"))
 	j.EligibleAt, j.StartAt = parseTime(first("EligibleTime")), parseTime(first("StartTime"))
@@ -151,32 +146,6 @@ func ParseJob(line []byte) (j Job, ok bool) {
 		MemPerNodeMiB: parseMiB(first("MinMemoryNode")),
 	}
 	return j, j.State != ""
-}
-
-// withoutSubmitLine takes out the words with which the job was submitted, which stand in the record from 25.11 on as they are and in which anything may stand. They
-// end where WorkDir begins; in doubt about where that is, the record is not certain.
-func withoutSubmitLine(line []byte) (rest []byte, uncertain bool) {
-	before, after, found := bytes.Cut(line, []byte(" SubmitLine="))
-	if !found {
-		return line, false
-	}
-	const next = " WorkDir="
-	at := bytes.Index(after, []byte(next))
-	if at < 0 {
-		return before, true
-	}
-	return slices.Concat(before, after[at:]), bytes.Contains(after[at+len(next):], []byte(next)) || bytes.Contains(after[at:], []byte(" SubmitLine="))
-}
-
-// nextKey is where another field begins behind a path, whatever a release calls it.
-var nextKey = regexp.MustCompile(` [A-Z][A-Za-z]*=`)
-
-// untilKey cuts what keys that are not read have left behind a path.
-func untilKey(path string) string {
-	if at := nextKey.FindStringIndex(path); at != nil {
-		return path[:at[0]]
-	}
-	return path
 }
 
 // PlainName reports whether a job of this name has a record that can be read with certainty.
