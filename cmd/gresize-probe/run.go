@@ -117,17 +117,29 @@ type runFlags struct {
 	mode        trace.Mode
 }
 
-// takeSecrets takes the two variables out of the environment: the command must not see them. What gresize-launch kept from acting before the sandbox stands gets its
-// own name back.
+// takeSecrets takes the two variables out of the environment: the command must not see them. The job's own variables get their names back, and win over what Slurm and
+// the site put there; what gresize-launch gave to sbatch and the shell goes.
 func takeSecrets(env []string) (url, key string, rest []string) {
+	ofJob := map[string]bool{}
 	for _, kv := range env {
-		switch name, value, _ := strings.Cut(kv, "="); name {
-		case launch.URLVariable:
+		if v, ok := strings.CutPrefix(kv, launch.JobPrefix); ok {
+			name, _, _ := strings.Cut(v, "=")
+			ofJob[name] = true
+		}
+	}
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		v, job := strings.CutPrefix(kv, launch.JobPrefix)
+		switch {
+		case name == launch.URLVariable:
 			url = value
-		case launch.KeyVariable:
+		case name == launch.KeyVariable:
 			key = value
+		case job:
+			rest = append(rest, v)
+		case len(ofJob) > 0 && (ofJob[name] || launch.IsOwn(kv)):
 		default:
-			rest = append(rest, strings.TrimPrefix(kv, launch.LaterPrefix))
+			rest = append(rest, kv)
 		}
 	}
 	return url, key, rest

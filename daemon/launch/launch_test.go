@@ -65,11 +65,11 @@ func TestValidate(t *testing.T) {
 }
 
 func TestEnvironmentHasNothingOfAnEnclosingJob(t *testing.T) {
-	got := strings.Split(string(probeEnvironment(request(t))), "\x00")
 	r := request(t)
-	want := []string{"A=1 2\n3", "GRESIZE_PROBE_KEY=" + r.Key, "GRESIZE_PROBE_URL=" + r.URL, ""}
+	got := (&Server{config: Config{SlurmConf: "/etc/slurm/slurm.conf"}}).environment(r)
+	want := []string{"LC_ALL=C", "PATH=/usr/bin:/bin", "GRESIZE_PROBE_KEY=" + r.Key, "GRESIZE_PROBE_URL=" + r.URL, "SLURM_CONF=/etc/slurm/slurm.conf", "GRESIZE_JOB_A=1 2\n3"}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestSubmitRunsAsTheOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	client := serve(t, `{ id -u; id -g; grep -E '^Cap(Prm|Eff)' /proc/self/status; printf '%s\n' "$@"; cat; env | sort; echo --; tr '\0' ';' <&3; } > `+out+"\necho '42;cluster'\n", nil)
+	client := serve(t, `{ id -u; id -g; grep -E '^Cap(Prm|Eff)' /proc/self/status; printf '%s\n' "$@"; cat; tr '\0' '\n' < /proc/$$/environ; } > `+out+"\necho '42;cluster'\n", nil)
 	r := request(t)
 	id, err := client.Submit(t.Context(), r)
 	if err != nil || id != 42 {
@@ -133,17 +133,15 @@ func TestSubmitRunsAsTheOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(data)
-	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export-file=3", "--job-name=" + r.Name,
-		"--chdir=/tmp", "--mem=100M", "#!/bin/sh\nexec ", "/sbatch run\n", "GRESIZE_PROBE_KEY=" + r.Key + ";"} {
+	for _, want := range []string{strconv.Itoa(int(r.UID)) + "\n" + strconv.Itoa(int(r.GID)) + "\n", "CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "--export=ALL\n", "--job-name=" + r.Name,
+		"--chdir=/tmp", "--mem=100M", "#!/bin/sh\nexec ", "/sbatch run\n", "\nGRESIZE_PROBE_KEY=" + r.Key + "\n"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
-	// What stands in the job's environment is for the probe and not for sbatch.
-	own, _, _ := strings.Cut(text, "\n--\n")
-	for _, wrong := range []string{"A=1", "SLURM_", "SBATCH_", r.Key, "--account", "--gres"} {
-		if strings.Contains(own, wrong) {
-			t.Errorf("%q is in:\n%s", wrong, own)
+	for _, wrong := range []string{"\nA=1", "SLURM_", "SBATCH_", "--account", "--gres", "--export-file"} {
+		if strings.Contains(text, wrong) {
+			t.Errorf("%q is in:\n%s", wrong, text)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -19,8 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/gresize/gresize/daemon/peer"
 	"github.com/gresize/gresize/estimator/account"
 )
@@ -29,20 +26,20 @@ import (
 const (
 	KeyVariable = "GRESIZE_PROBE_KEY"
 	URLVariable = "GRESIZE_PROBE_URL"
-	// LaterPrefix stands before the name of a variable of the job that would act before the sandbox stands, on the shell and the loader that start the probe.
-	// The probe takes it off again.
-	LaterPrefix = "GRESIZE_JOB_"
+	// JobPrefix stands before the name of each variable of the job's own environment. So none of them acts before the sandbox stands: not on sbatch, which
+	// reads SBATCH_ and SLURM_ variables, its libraries and the site's filters, and not on the shell and the loader that start the probe, which takes it off again.
+	JobPrefix = "GRESIZE_JOB_"
 )
 
-// actsAtOnce are such variables; a name that ends in * stands for all that begin like it.
-var actsAtOnce = []string{"LD_*", "BASH_ENV", "ENV", "SHELLOPTS", "BASHOPTS", "BASH_FUNC_*", "PS4", "IFS", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "MALLOC_*", "GODEBUG", "GOTRACEBACK", "GOGC", "GOMEMLIMIT", "GOMAXPROCS"}
+// own is the environment of sbatch and of the shell that starts the probe, beside the two variables above.
+var own = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
 
-func actsBeforeTheSandbox(name string) bool {
-	return slices.ContainsFunc(actsAtOnce, func(known string) bool {
-		prefix, all := strings.CutSuffix(known, "*")
-		return name == known || all && strings.HasPrefix(name, prefix)
-	})
+// IsOwn says whether a variable that a probe finds in its environment was put there for sbatch and the shell.
+func IsOwn(variable string) bool {
+	return slices.Contains(own, variable) || strings.HasPrefix(variable, confVariable+"=")
 }
+
+const confVariable = "SLURM_CONF"
 
 // Bounds on the work of the privileged half.
 const (
@@ -190,21 +187,11 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 		logger.Warn("request refused", "error", err)
 		return Reply{Error: err.Error()}
 	}
-	environment, err := memoryFile("environment", probeEnvironment(r))
-	if err != nil {
-		return Reply{Error: err.Error()}
-	}
-	defer environment.Close()
-
 	ctx, cancel := context.WithTimeout(ctx, s.config.Timeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, s.config.Sbatch, arguments(r)...)
 	command.Dir = "/"
-	command.Env = []string{"LC_ALL=C", "PATH=/usr/bin:/bin"}
-	if s.config.SlurmConf != "" {
-		command.Env = append(command.Env, "SLURM_CONF="+s.config.SlurmConf)
-	}
-	command.ExtraFiles = []*os.File{environment}
+	command.Env = s.environment(r)
 	command.Stdin = strings.NewReader("#!/bin/sh\nexec " + s.config.Probe + " run\n")
 	var stdout, stderr bytes.Buffer
 	command.Stdout, command.Stderr = &limited{to: &stdout}, &limited{to: &stderr}
@@ -231,7 +218,7 @@ func (s *Server) submit(ctx context.Context, r Request) Reply {
 // arguments is all that a request can say to sbatch. No --gres=none: Slurm 20.11 refuses it, and nothing in sbatch's environment asks for a resource. Every value was checked by Validate and none is a text for a shell.
 func arguments(r Request) []string {
 	argv := []string{
-		"--parsable", "--export-file=3", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
+		"--parsable", "--export=ALL", "--job-name=" + r.Name, "--chdir=" + r.WorkDir, "--output=/dev/null", "--error=/dev/null",
 		"--no-requeue", "--nodes=1", "--ntasks=1", "--cpus-per-task=" + strconv.Itoa(r.CPUs), "--mem=" + strconv.Itoa(r.MemoryMiB) + "M",
 		"--time=" + strconv.Itoa(r.TimeLimitMinutes),
 	}
@@ -243,23 +230,20 @@ func arguments(r Request) []string {
 	return argv
 }
 
-// probeEnvironment is the job's own environment without what an enclosing job or an earlier sbatch left in it.
-func probeEnvironment(r Request) []byte {
-	var b bytes.Buffer
-	for _, v := range r.Environment {
-		name, _, _ := bytes.Cut(v, []byte("="))
-		n := string(name)
-		if strings.HasPrefix(n, "SLURM_") || strings.HasPrefix(n, "SBATCH_") || strings.HasPrefix(n, "SRUN_") || n == KeyVariable || n == URLVariable || strings.HasPrefix(n, LaterPrefix) {
-			continue
-		}
-		if actsBeforeTheSandbox(n) {
-			b.WriteString(LaterPrefix)
-		}
-		b.Write(v)
-		b.WriteByte(0)
+// environment is that of sbatch, which --export=ALL hands on to the probe on every release: 23.11 has no --export-file, and 26.05 ignores it.
+// Of the job's own environment it has all but what an enclosing job or an earlier sbatch left in it, under names that mean nothing to any program.
+func (s *Server) environment(r Request) []string {
+	environment := append(slices.Clone(own), KeyVariable+"="+r.Key, URLVariable+"="+r.URL)
+	if s.config.SlurmConf != "" {
+		environment = append(environment, confVariable+"="+s.config.SlurmConf)
 	}
-	b.WriteString(KeyVariable + "=" + r.Key + "\x00" + URLVariable + "=" + r.URL + "\x00")
-	return b.Bytes()
+	for _, v := range r.Environment {
+		name, _, _ := strings.Cut(string(v), "=")
+		if !slices.ContainsFunc([]string{"SLURM_", "SBATCH_", "SRUN_", JobPrefix}, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) && name != KeyVariable && name != URLVariable {
+			environment = append(environment, JobPrefix+string(v))
+		}
+	}
+	return environment
 }
 
 // nobodies are numbers that stand for no one person: nobody of this kernel and of NFS, and what setuid takes for "leave it".
@@ -284,22 +268,6 @@ func (s *Server) credential(ctx context.Context, r Request) (*syscall.Credential
 		return nil, fmt.Errorf("user %d is not in group %d", r.UID, r.GID)
 	}
 	return &syscall.Credential{Uid: r.UID, Gid: r.GID, Groups: groups}, nil
-}
-
-// memoryFile is a file without a name, so that nothing secret touches a disk.
-func memoryFile(name string, data []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
-	if err != nil {
-		return nil, fmt.Errorf("memory file: %w", err)
-	}
-	file := os.NewFile(uintptr(fd), name)
-	if _, err := file.Write(data); err != nil {
-		return nil, errors.Join(fmt.Errorf("memory file: %w", err), file.Close())
-	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return nil, errors.Join(fmt.Errorf("memory file: %w", err), file.Close())
-	}
-	return file, nil
 }
 
 // limited keeps the beginning of what a program prints.

@@ -70,7 +70,7 @@ except ConnectionError: pass`, client.Path, frame)
 // TestArgumentsAreOptionsOfOursOnly: whatever a request says, what passes the check is one value each behind a name that is ours. Nothing of it can be an option, a
 // second argument or a script, and the key is in none of them.
 func TestArgumentsAreOptionsOfOursOnly(t *testing.T) {
-	names := []string{"--parsable", "--export-file", "--job-name", "--chdir", "--output", "--error", "--no-requeue", "--gres", "--nodes", "--ntasks", "--cpus-per-task", "--mem", "--time", "--partition", "--account", "--qos"}
+	names := []string{"--parsable", "--export", "--job-name", "--chdir", "--output", "--error", "--no-requeue", "--gres", "--nodes", "--ntasks", "--cpus-per-task", "--mem", "--time", "--partition", "--account", "--qos"}
 	hostile := rapid.SampledFrom([]string{"", "--wrap=id", "-w", "--uid=0", "a\n--uid=0", "$(id)", "`id`", "a b", "a;b", "a,b", "/", "/a\n#SBATCH --uid=0", "\x1b[2J", "/tmp/\x00", "normal", "gpu-long_1.2", "--", "-", "../../etc"})
 	text := rapid.OneOf(hostile, rapid.String(), rapid.StringMatching(`[a-zA-Z0-9_./-]{0,40}`), rapid.Just("gpu"))
 	// mostly is a value that passes, so that the others are looked at as well.
@@ -109,13 +109,24 @@ func TestArgumentsAreOptionsOfOursOnly(t *testing.T) {
 	}
 }
 
-// TestWhatActsBeforeTheSandboxWaits: a library to preload or a file for the shell is the script's business and not that of the shell that starts the probe.
-func TestWhatActsBeforeTheSandboxWaits(t *testing.T) {
+// TestNothingOfTheOwnerSteersSbatch: whatever the job's environment holds, sbatch and the shell that starts the probe find no variable of it under its own name: no library to preload,
+// no slurm.conf, no option, no file for a shell or for a filter of the site that is written in Lua.
+func TestNothingOfTheOwnerSteersSbatch(t *testing.T) {
 	out := openFolder(t)
-	client := serve(t, `tr '\0' '\n' <&3 > `+out+"/env\necho 42\n", nil)
+	client := serve(t, `tr '\0' '\n' < /proc/$$/environ > `+out+"/env\necho 42\n", func(c *Config) { c.SlurmConf = "/etc/slurm/slurm.conf" })
 	r := request(t)
-	r.Environment = [][]byte{[]byte("LD_PRELOAD=/home/ada/evil.so"), []byte("LD_AUDIT=x"), []byte("LD_LIBRARY_PATH=/opt/cuda"), []byte("BASH_ENV=/home/ada/rc"), []byte("BASH_FUNC_exec%%=() { id; }"), []byte("ENV=x"),
-		[]byte("GRESIZE_JOB_HOME=/forged"), []byte("HOME=/home/ada"), []byte("OLD_LD_PRELOAD=kept")}
+	r.Environment = nil
+	names := []string{"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "GLIBC_TUNABLES", "GCONV_PATH", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "TMPDIR", "LUA_INIT", "LUA_PATH", "PATH", "LC_ALL", "LANGUAGE", "NLSPATH", "TZ", "HOME",
+		"BASH_ENV", "ENV", "BASH_FUNC_exec%%", "PS4", "IFS", "MALLOC_CHECK_", "GODEBUG"}
+	var want []string
+	for _, name := range names {
+		r.Environment = append(r.Environment, []byte(name+"=/home/ada/evil"))
+		want = append(want, JobPrefix+name+"=/home/ada/evil")
+	}
+	for _, gone := range []string{"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_DEBUG_FLAGS", "SLURM_EXIT_ERROR", "SLURM_HINT", "SLURM_UMASK", "SBATCH_UID", "SBATCH_EXPORT", "SBATCH_PARTITION", "SBATCH_CLUSTERS", "SBATCH_GRES", "SBATCH_WAIT",
+		"SRUN_DEBUG", KeyVariable, URLVariable, JobPrefix + "HOME"} {
+		r.Environment = append(r.Environment, []byte(gone+"=/home/ada/evil"))
+	}
 	if _, err := client.Submit(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +135,7 @@ func TestWhatActsBeforeTheSandboxWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := strings.Split(strings.TrimSpace(string(data)), "\n")
-	want := []string{LaterPrefix + "LD_PRELOAD=/home/ada/evil.so", LaterPrefix + "LD_AUDIT=x", LaterPrefix + "LD_LIBRARY_PATH=/opt/cuda", LaterPrefix + "BASH_ENV=/home/ada/rc", LaterPrefix + "BASH_FUNC_exec%%=() { id; }", LaterPrefix + "ENV=x",
-		"HOME=/home/ada", "OLD_LD_PRELOAD=kept", "GRESIZE_PROBE_KEY=" + r.Key, "GRESIZE_PROBE_URL=" + r.URL}
+	want = append([]string{"LC_ALL=C", "PATH=/usr/bin:/bin", KeyVariable + "=" + r.Key, URLVariable + "=" + r.URL, "SLURM_CONF=/etc/slurm/slurm.conf"}, want...)
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}

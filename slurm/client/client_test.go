@@ -221,3 +221,14 @@ esac
 		t.Errorf("version %s", v)
 	}
 }
+
+// TestEnds has every state that Slurm prints from 20.11 to 26.05, and one that it may print some day: only a known end is one.
+func TestEnds(t *testing.T) {
+	for state, want := range map[string]bool{"PENDING": false, "RUNNING": false, "SUSPENDED": false, "COMPLETING": false, "STAGE_OUT": false, "CONFIGURING": false, "EXPEDITING": false, "RESIZING": false, "REQUEUED": false, "REQUEUED_CRON": false,
+		"REQUEUE_FED": false, "REQUEUE_HOLD": false, "SPECIAL_EXIT": false, "STOPPED": false, "RESV_DEL_HOLD": false, "SIGNALING": false, "": false, "HIBERNATING": false,
+		"COMPLETED": true, "CANCELLED": true, "FAILED": true, "TIMEOUT": true, "NODE_FAIL": true, "PREEMPTED": true, "BOOT_FAIL": true, "DEADLINE": true, "OUT_OF_MEMORY": true, "REVOKED": true} {
+		if got := (Job{State: state}).Ended(); got != want {
+			t.Errorf("%q ended: %v", state, got)
+		}
+	}
+}

@@ -44,14 +44,12 @@ type Job struct {
 // Pending reports whether the job waits to start.
 func (j Job) Pending() bool { return j.State == "PENDING" }
 
-// Ended reports whether the job will not run any more.
-func (j Job) Ended() bool {
-	switch j.State {
-	case "PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESIZING", "SIGNALING", "STAGE_OUT", "STOPPED", "SPECIAL_EXIT", "":
-		return false
-	}
-	return true
-}
+// Ended reports whether the job will not run any more. A state that is not known is not taken for an end: what waits for one has a time of its own.
+func (j Job) Ended() bool { return endStates[j.State] }
+
+// endStates are the ends among Slurm's states, the same from 20.11 to 26.05 (job_state_string in src/common/slurm_protocol_defs.c). All others, EXPEDITING (25.11) among them, are of
+// jobs that wait, run, or are about to do either again.
+var endStates = map[string]bool{"COMPLETED": true, "CANCELLED": true, "FAILED": true, "TIMEOUT": true, "NODE_FAIL": true, "PREEMPTED": true, "BOOT_FAIL": true, "DEADLINE": true, "OUT_OF_MEMORY": true, "REVOKED": true}
 
 // tokenMark introduces the token that the plugin leaves in AdminComment.
 const tokenMark = "gresize:v1:"

@@ -3,7 +3,6 @@
 package loadcheck
 
 import (
-	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/binary"
@@ -14,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gresize/gresize/slurm/request"
@@ -68,7 +66,6 @@ const (
 	pluginType  = "job_submit/gresize"
 	microMask   = 0xff
 	maxSOBytes  = 64 << 20
-	maxConf     = 1 << 20
 	answerLimit = 10 * time.Second
 )
 
@@ -253,54 +250,6 @@ func libraryOf(controller *elf.File) (string, error) {
 		}
 	}
 	return "", errors.New("found no libslurmfull.so, which slurmctld loads")
-}
-
-// checkConf looks whether slurm.conf names the plugin, and as the last one.
-func (r *Report) checkConf(o Options) error {
-	// O_NONBLOCK: a pipe in this place would wait for ever.
-	file, err := os.OpenFile(o.Conf, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(fmt.Errorf("%s is no regular file", o.Conf), err)
-	}
-	text := make([]byte, maxConf)
-	n, _ := file.Read(text)
-	text = text[:n]
-	var plugins, dirs string
-	for line := range bytes.Lines(text) {
-		line, _, _ = bytes.Cut(line, []byte("#"))
-		for _, word := range strings.Fields(string(line)) {
-			key, value, ok := strings.Cut(word, "=")
-			switch {
-			case ok && strings.EqualFold(key, "JobSubmitPlugins"):
-				plugins = value
-			case ok && strings.EqualFold(key, "PluginDir"):
-				dirs = value
-			}
-		}
-	}
-	names := strings.Split(plugins, ",")
-	for i, name := range names {
-		names[i] = strings.TrimPrefix(name, "job_submit/")
-	}
-	switch i := slices.Index(names, "gresize"); {
-	case i < 0:
-		r.add(Note, "%s does not name gresize in JobSubmitPlugins: slurmctld will not load it", o.Conf)
-	case i < len(names)-1:
-		r.add(Note, "%s names %s after gresize, which then does not see what it changes: put gresize last", o.Conf, strings.Join(names[i+1:], ","))
-	default:
-		r.add(OK, "%s names gresize, as the last", o.Conf)
-	}
-	if dirs != "" && !slices.Contains(strings.Split(dirs, ":"), filepath.Dir(o.Plugin)) {
-		r.add(Note, "PluginDir in %s is %s, where slurmctld will not find %s", o.Conf, dirs, o.Plugin)
-	}
-	if filepath.Base(o.Plugin) != FileName {
-		r.add(Note, "the file must be called %s where slurmctld looks for it", FileName)
-	}
-	return nil
 }
 
 // Stamp is the number of a release as plugins carry it.

@@ -63,6 +63,16 @@ func TestCheck(t *testing.T) {
 		{"a function that Slurm lacks", "", bytes.ReplaceAll(good, []byte("slurm_xcalloc\x00"), []byte("slurm_xcallod\x00")), true, "has no slurm_xcallod"},
 		{"not named", "# JobSubmitPlugins=gresize\n", good, false, "does not name gresize"},
 		{"not the last", "jobsubmitplugins=job_submit/gresize,lua\n", good, false, "put gresize last"},
+		{"blanks around the equals sign", "JobSubmitPlugins = gresize # ours\n", good, false, "names gresize, as the last"},
+		{"in quotes", "JobSubmitPlugins=\"lua,gresize\"\n", good, false, "names gresize, as the last"},
+		{"a line that goes on", "ClusterName=c JobSubmitPlugins=lua,\\\ngresize\n", good, false, "names gresize, as the last"},
+		{"included", "ClusterName=Mine\nInclude %c.conf\n", good, false, "names gresize, as the last"},
+		{"included and then replaced", "ClusterName=mine\ninclude mine.conf\nJobSubmitPlugins=lua\n", good, false, "JobSubmitPlugins 2 times, of which slurmctld takes the last: lua\nnote: "},
+		{"an included file that is not there", "JobSubmitPlugins=gresize\nInclude nothing.conf\n", good, false, "nothing.conf: no such file"},
+		{"a file that includes itself", "JobSubmitPlugins=gresize\nInclude slurm.conf\n", good, false, "more than 64 files"},
+		{"a blank behind the comma", "JobSubmitPlugins=\"lua, gresize\"\n", good, false, "with a blank, for which slurmctld finds no file"},
+		{"named twice", "JobSubmitPlugins=gresize,lua,job_submit/gresize\n", good, false, "names gresize more than once"},
+		{"a comment that is none", "Epilog=/a\\#b JobSubmitPlugins=gresize\n", good, false, "names gresize, as the last"},
 		{"elsewhere", "PluginDir=/nonexistent JobSubmitPlugins=gresize\n", good, false, "will not find"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -72,6 +82,9 @@ func TestCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := os.WriteFile(conf, []byte(c.conf), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "mine.conf"), []byte("JobSubmitPlugins=lua,gresize\n"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			r, err := Check(t.Context(), Options{Plugin: path, Slurmctld: slurmctld, Conf: conf})
@@ -98,4 +111,17 @@ func TestWhatCannotBeLookedAt(t *testing.T) {
 	if r, err := Check(t.Context(), Options{Plugin: "/", Slurmctld: slurmctld}); err != nil || !r.Refused() {
 		t.Errorf("a folder: %+v %v", r, err)
 	}
+}
+
+func FuzzConf(f *testing.F) {
+	f.Add([]byte("ClusterName=c\nJobSubmitPlugins = \"lua,gresize\" \\\n# x\nInclude x\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "slurm.conf")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readConf(path); err != nil {
+			t.Fatal(err)
+		}
+	})
 }

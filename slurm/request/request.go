@@ -71,11 +71,7 @@ func (r Request) String() string {
 	var parts []string
 	for _, f := range Fields {
 		if v := r.Get(f); v != "" {
-			name := optionNames[f][0]
-			if f == PerTask && strings.Contains(v, ",") {
-				name = "tres-per-task"
-			}
-			parts = append(parts, "--"+name+"="+typedText(name, v))
+			parts = append(parts, shownAs(f, v))
 		}
 	}
 	if r.Features != "" {
@@ -88,6 +84,18 @@ func (r Request) String() string {
 		return "no GPU"
 	}
 	return strings.Join(parts, " ")
+}
+
+// shownAs is a field as the option that a person types for it. What a task is given is one list of all resources: from 23.11 on the CPUs of --cpus-per-task stand there too.
+func shownAs(f Field, value string) string {
+	name := optionNames[f][0]
+	if list := ParseList(value); f == PerTask && (len(list) != 1 || list[0].Name != "gpu") {
+		if len(list) == 1 && list[0].Name == "cpu" && list[0].Type == "" {
+			return "--cpus-per-task=" + strconv.FormatUint(list[0].Count, 10)
+		}
+		name = "tres-per-task"
+	}
+	return "--" + name + "=" + typedText(name, value)
 }
 
 // Ask is one place in which a request names a GPU, or a share of one.

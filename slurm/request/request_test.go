@@ -256,3 +256,18 @@ func TestVersion(t *testing.T) {
 		}
 	})
 }
+
+// TestRequestInWords: the CPUs of a task, which stand in the same list from 23.11 on, are not shown as GPUs.
+func TestRequestInWords(t *testing.T) {
+	for want, r := range map[string]Request{
+		"--gres=gpu:1 --cpus-per-task=2":                  {TresPerNode: "gres/gpu:1", TresPerTask: "cpu=2"},
+		"--gpus-per-task=2":                               {TresPerTask: "gres/gpu=2"},
+		"--gpus-per-task=a100:1":                          {TresPerTask: "gres:gpu:a100:1"},
+		"--tres-per-task=cpu=2,gres/gpu=1":                {TresPerTask: "cpu=2,gres/gpu=1"},
+		"--gpus=1 --tres-per-task=license/matlab=1,cpu=4": {TresPerJob: "gres/gpu:1", TresPerTask: "license/matlab=1,cpu=4"},
+	} {
+		if got := r.String(); got != want {
+			t.Errorf("%+v: %q, want %q", r, got, want)
+		}
+	}
+}
