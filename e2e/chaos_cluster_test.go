@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -241,10 +242,10 @@ func (c *playedCluster) carryOut(argv []string) commandAnswer {
 		return commandAnswer{Out: "slurm-wlm 22.05.8\n"}
 	case command == "scontrol ping":
 		return commandAnswer{}
-	case command == "scontrol -a -o show job":
+	case argv[0] == "squeue" && !strings.HasPrefix(argv[len(argv)-1], "--jobs="):
 		var out strings.Builder
 		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-			out.WriteString(c.jobs[id].record(c.clock()))
+			out.WriteString(c.jobs[id].record(argv, c.clock()))
 		}
 		return commandAnswer{Out: out.String()}
 	case argv[0] == "scancel" && len(argv) == 2:
@@ -256,11 +257,11 @@ func (c *playedCluster) carryOut(argv []string) commandAnswer {
 		}
 		j.state = "CANCELLED"
 		return commandAnswer{}
-	case strings.HasPrefix(command, "scontrol -a -o show job "):
-		id, _ := strconv.ParseUint(argv[len(argv)-1], 10, 32)
+	case argv[0] == "squeue":
+		id, _ := strconv.ParseUint(strings.TrimPrefix(argv[len(argv)-1], "--jobs="), 10, 32)
 		if j := c.jobs[uint32(id)]; j != nil {
 			c.h.note(check.Line{Kind: "look", Job: j.id})
-			return commandAnswer{Out: j.record(c.clock())}
+			return commandAnswer{Out: j.record(argv, c.clock())}
 		}
 		return commandAnswer{Code: 1, Stderr: "slurm_load_jobs error: Invalid job id specified\n"}
 	case len(argv) > 3 && argv[2] == "update":
@@ -297,13 +298,30 @@ func (c *playedCluster) update(argv []string) commandAnswer {
 	return commandAnswer{}
 }
 
-func (j *playedJob) record(now time.Time) string {
-	reason, nodes := "None", j.nodes
+// record is a job as squeue prints it, in the fields that it was asked for.
+func (j *playedJob) record(argv []string, now time.Time) string {
+	reason, nodes, fields := "None", "n/a", ""
 	if j.state == "PENDING" && now.Before(j.eligible) {
 		reason = "BeginTime"
 	}
-	return fmt.Sprintf("JobId=%d JobName=%s UserId=u%d(%d) GroupId=g(100) QOS=normal JobState=%s Reason=%s Restarts=0 ExitCode=0:0 RunTime=00:00:00 EligibleTime=%s StartTime=Unknown Partition=gpu NodeList=%s Features=%s Command=/w/job.sh WorkDir=/w AdminComment=%s TresPerNode=gres:gpu:1\n",
-		j.id, j.name, j.uid, j.uid, j.state, reason, j.eligible.UTC().Format("2006-01-02T15:04:05"), nodes, j.features, j.token)
+	if j.nodes != "" {
+		nodes = j.nodes
+	}
+	values := map[string]string{"JobID": fmt.Sprint(j.id), "JobArrayID": fmt.Sprint(j.id), "Name": j.name, "UserID": fmt.Sprint(j.uid), "QOS": "normal", "State": j.state, "Reason": reason, "RestartCnt": "0", "exit_code": "0", "TimeUsed": "0:00",
+		"EligibleTime": j.eligible.UTC().Format("2006-01-02T15:04:05"), "StartTime": "N/A", "Partition": "gpu", "BatchHost": nodes, "Feature": j.features, "admin_comment": j.token, "tres-per-node": "gres:gpu:1"}
+	for _, word := range argv {
+		if list, ok := strings.CutPrefix(word, "--Format="); ok {
+			fields = list
+		}
+	}
+	var line strings.Builder
+	for field := range strings.SplitSeq(fields, ",") {
+		name, width, _ := strings.Cut(field, ":.")
+		n, _ := strconv.Atoi(width)
+		value := values[name]
+		fmt.Fprintf(&line, "%*s", n, value[:min(n, len(value))])
+	}
+	return line.String() + "\n"
 }
 
 // launch plays gresize-launch and the probe.
@@ -413,5 +431,5 @@ func buildChaos(dir string) error {
 			return err
 		}
 	}
-	return os.Symlink("scontrol", filepath.Join(dir, "scancel"))
+	return errors.Join(os.Symlink("scontrol", filepath.Join(dir, "scancel")), os.Symlink("scontrol", filepath.Join(dir, "squeue")))
 }

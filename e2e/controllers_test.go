@@ -44,7 +44,7 @@ func newTwoHosts(t *testing.T, h *history) *twoHosts {
 	a.cluster.next = 1 << 27 // no probe has the id of a job
 	b.cluster, b.hold, b.real, b.as, b.stateDir = a.cluster, a.hold, a.real, a.as, a.stateDir
 	must(t, os.Chown(b.dir, int(b.as.Uid), int(b.as.Gid)))
-	for _, name := range []string{"gresized", "scontrol", "scancel", "launch"} {
+	for _, name := range []string{"gresized", "scontrol", "squeue", "scancel", "launch"} {
 		must(t, os.Symlink(filepath.Join(a.dir, name), filepath.Join(b.dir, name)))
 	}
 	b.listen()

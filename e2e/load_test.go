@@ -198,7 +198,7 @@ func (c *chaos) runAsSlurm(state string) {
 	for _, path := range []string{c.dir, state} {
 		must(c.t, os.Chown(path, uid, gid))
 	}
-	for _, name := range []string{"scontrol", "scancel"} {
+	for _, name := range []string{"scontrol", "squeue", "scancel"} {
 		must(c.t, os.Remove(filepath.Join(c.dir, name)))
 		program, err := exec.LookPath(name)
 		must(c.t, err)

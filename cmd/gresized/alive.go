@@ -117,6 +117,11 @@ func (s patientSlurm) Job(ctx context.Context, id uint32) (client.Job, error) {
 	return s.Client.Job(ctx, id)
 }
 
+func (s patientSlurm) OutputFiles(ctx context.Context, id uint32) (stdout, stderr string, err error) {
+	defer heartbeat.Call(ctx, s.call)()
+	return s.Client.OutputFiles(ctx, id)
+}
+
 func (s patientSlurm) Update(ctx context.Context, owner, id uint32, set []request.Assignment, start client.Start) error {
 	defer heartbeat.Call(ctx, s.call)()
 	return s.Client.Update(ctx, owner, id, set, start)

@@ -30,6 +30,7 @@ const (
 // Slurm is what is needed of the cluster; *client.Client is the real one.
 type Slurm interface {
 	Job(ctx context.Context, id uint32) (client.Job, error)
+	OutputFiles(ctx context.Context, id uint32) (stdout, stderr string, err error)
 	Update(ctx context.Context, owner, id uint32, set []request.Assignment, start client.Start) error
 	Requeue(ctx context.Context, id uint32) error
 }
@@ -107,7 +108,11 @@ func (k *Keeper) Epilog(ctx context.Context, r epilog.Report) (epilog.Answer, er
 	}
 	answer := epilog.Answer{GID: story.Job.GID}
 	if a.Outcome == decisionlog.Failed {
-		for _, path := range []string{j.StdErr, j.StdOut} {
+		stdout, stderr, err := k.config.Slurm.OutputFiles(ctx, r.JobID)
+		if err != nil {
+			k.config.Logger.Warn("the output of a job that failed is not looked through", "slurm_job_id", r.JobID, "error", err)
+		}
+		for _, path := range []string{stderr, stdout} {
 			if strings.HasPrefix(path, "/") && path != "/dev/null" && (len(answer.Scan) == 0 || answer.Scan[0] != path) {
 				answer.Scan = append(answer.Scan, path)
 			}

@@ -43,6 +43,10 @@ type cluster struct {
 	calls  []string
 }
 
+func (c *cluster) OutputFiles(context.Context, uint32) (stdout, stderr string, err error) {
+	return "/home/a/out", "/home/a/err", nil
+}
+
 func (c *cluster) Job(context.Context, uint32) (client.Job, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,7 +109,7 @@ func newBench(t *testing.T, requeue bool) *bench {
 		}
 	}
 	b := &bench{t: t, log: log, row: row, said: new(bytes.Buffer),
-		slurm: &cluster{job: client.Job{ID: 7, UserID: 1001, State: "COMPLETING", ExitCode: "1:0", RunTime: 90 * time.Second, Request: changed, StdOut: "/home/a/out", StdErr: "/home/a/err"}}}
+		slurm: &cluster{job: client.Job{ID: 7, UserID: 1001, State: "COMPLETING", ExitCode: "1:0", RunTime: 90 * time.Second, Request: changed}}}
 	calibrator, err := NewCalibrator(t.Context(), log, calibration.Options{TargetFailureRate: 0.2})
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -68,8 +67,8 @@ func ineligible(r *wire.Request, shards bool) (code, reason string) {
 		return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", odd)
 	case len(asks) == 0:
 		return codeNoGPU, skipReasons[codeNoGPU]
-	case !client.PlainName(r.Name) || strings.ContainsFunc(r.WorkDir+r.Comment+strings.Join(r.Argv[:min(1, len(r.Argv))], ""), unicode.IsControl):
-		return codeOddName, "its name, comment or a path could be taken for something else in a list of jobs"
+	case strings.ContainsFunc(r.Name+r.WorkDir, unicode.IsControl):
+		return codeOddName, "its name or its folder has a line break or another control character"
 	case r.UserID == 0:
 		return codeRoot, "it belongs to root, and no probe runs as root"
 	case notAnArray(r.ArrayInx) != nil:

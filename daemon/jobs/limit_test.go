@@ -57,3 +57,20 @@ func TestALimitAgainstAChangedJob(t *testing.T) {
 		b.ends(token, c.state, c.code)
 	}
 }
+
+// TestAJobThatSlurmNeverJudges: where Slurm says nothing of a changed job, it keeps the change as long as a start is planned for it, and gets its request back else.
+func TestAJobThatSlurmNeverJudges(t *testing.T) {
+	for _, c := range []struct {
+		reason        string
+		planned, seen bool
+		want          bool
+	}{{"InvalidAccount", false, false, true}, {"None", false, true, true}, {"None", false, false, false}, {"InvalidAccount", true, true, false}, {"None", true, true, false}, {"Resources", false, true, false}, {"Priority", false, true, false}} {
+		j, l := client.Job{State: "PENDING", Reason: c.reason}, &life{unaccounted: c.seen}
+		if c.planned {
+			j.StartAt = time.Now().Add(time.Hour)
+		}
+		if got := l.notJudged(j); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

@@ -92,7 +92,7 @@ func TestAChangedJobDoesNotWaitForEver(t *testing.T) {
 
 // TestAReasonThatSaysNothing: where slurmctld never says that no node can run a job, a changed one gets its request back.
 func TestAReasonThatSaysNothing(t *testing.T) {
-	for _, reason := range []string{"InvalidAccount", "None"} {
+	for _, reason := range []string{"InvalidAccount"} {
 		b := newBench(t, Enforce, time.Minute)
 		id, token := b.submit(sample())
 		b.report(1)

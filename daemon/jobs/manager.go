@@ -193,7 +193,9 @@ type life struct {
 	considered time.Time
 	// tries counts failed calls in the present state.
 	tries int
-	busy  bool
+	// unaccounted says that Slurm was seen to take the changed job for one of an invalid account.
+	unaccounted bool
+	busy        bool
 }
 
 // probe is one probe whose report is awaited.
@@ -559,9 +561,6 @@ func (m *Manager) look(ctx context.Context) (*queueView, error) {
 			view.byName[j.Name] = append(view.byName[j.Name], j)
 		}
 		if token != "" || isProbe || wanted[j.ID] {
-			if _, twice := view.byID[j.ID]; twice {
-				j.Ambiguous = true
-			}
 			view.byID[j.ID] = j
 		}
 	})

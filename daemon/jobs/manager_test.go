@@ -418,7 +418,7 @@ func TestIneligible(t *testing.T) {
 		{"", func(r *wire.Request) { r.ArrayInx = "0-3" }}, {codeArray, func(r *wire.Request) { r.ArrayInx = "0-3x" }}, {codeRoot, func(r *wire.Request) { r.UserID = 0 }}, {codeCut, func(r *wire.Request) { r.ScriptTotal = 99 }},
 		{codeUserHold, func(r *wire.Request) { r.Priority = &zero }}, {codeDeadline, func(r *wire.Request) { r.Deadline = 5 }}, {codeDependency, func(r *wire.Request) { r.Dependency = "singleton" }},
 		{codePrefer, func(r *wire.Request) { r.Prefer = "ib" }}, {codeReservation, func(r *wire.Request) { r.Reservation = "x" }}, {codeNodesNamed, func(r *wire.Request) { r.ReqNodes = "n" }}, {codeExclusive, func(r *wire.Request) { r.Flags = wire.FlagExclusive }},
-		{codeOddName, func(r *wire.Request) { r.Name = "a\nJobId=5" }}, {codeOddName, func(r *wire.Request) { r.Comment = "a\nb" }},
+		{codeOddName, func(r *wire.Request) { r.Name = "a\nJobId=5" }}, {codeOddName, func(r *wire.Request) { r.WorkDir = "/a\x1b" }}, {"", func(r *wire.Request) { r.Comment = "a\nb" }},
 		{codeOptedOut, func(r *wire.Request) { r.Comment = "my note; gresize:OFF" }}, {codeOptedOut, func(r *wire.Request) { r.Environment = append(r.Environment, "GRESIZE=off") }},
 		{codeOptedOut, func(r *wire.Request) {
 			r.Script = "#!/bin/sh\n#GRESIZE off please\n"

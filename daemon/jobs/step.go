@@ -145,7 +145,7 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 	if view == nil || view.at.Before(l.since) {
 		return true
 	}
-	j, there := m.jobIn(ctx, view, l.job.SlurmJobID)
+	j, there := m.jobIn(ctx, l, view, l.job.SlurmJobID)
 	if !there {
 		return !m.gone(ctx, l)
 	}
@@ -173,15 +173,29 @@ func endOfHold(j decisionlog.Job, now time.Time, hold time.Duration) time.Time {
 	return j.HoldUntil
 }
 
-// jobIn is a job in a look at the queue. One that somebody else may have made look like two is asked for again by its id.
-func (m *Manager) jobIn(ctx context.Context, view *queueView, id uint32) (client.Job, bool) {
+// jobIn is a job in a look at the queue. One with a value that had no room there is asked for again by its id.
+func (m *Manager) jobIn(ctx context.Context, l *life, view *queueView, id uint32) (client.Job, bool) {
 	j, there := view.byID[id]
 	if there && j.Ambiguous {
 		if again, err := m.config.Slurm.Job(ctx, id); err == nil {
-			return again, true
+			j = again
 		}
 	}
-	return j, there
+	return l.withoutOtherMemory(j), there
+}
+
+// jobOf asks for the job by its id.
+func (m *Manager) jobOf(ctx context.Context, l *life) (client.Job, error) {
+	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	return l.withoutOtherMemory(j), err
+}
+
+// withoutOtherMemory leaves out host memory where none was asked for by the node: what the queue shows then may be that of each CPU.
+func (l *life) withoutOtherMemory(j client.Job) client.Job {
+	if l.job.Asked.MemPerNodeMiB == 0 {
+		j.Request.MemPerNodeMiB = 0
+	}
+	return j
 }
 
 // gone asks for a job that a look at the queue did not show, and abandons it when the controller does not know it.
@@ -200,14 +214,12 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 	}
 	var mine []client.Job
 	for _, j := range view.byToken[l.job.Token] {
-		if j.UserID == l.job.UID {
+		if j, there := m.jobIn(ctx, l, view, j.ID); there && !j.Ambiguous && j.Token() == l.job.Token && j.UserID == l.job.UID {
 			mine = append(mine, j)
 		}
 	}
 	if whole, split := wholeArray(mine); split {
 		mine = []client.Job{whole}
-	} else if len(mine) > 1 || len(mine) == 1 && mine[0].Ambiguous {
-		mine = m.confirm(ctx, l, mine)
 	}
 	switch {
 	case len(mine) > 1:
@@ -268,23 +280,6 @@ func wholeArray(records []client.Job) (whole client.Job, split bool) {
 		}
 	}
 	return whole, len(records) > 1 && whole.ID != 0
-}
-
-// confirm asks again for each of the records that seem to carry a token, and keeps those that do.
-func (m *Manager) confirm(ctx context.Context, l *life, records []client.Job) []client.Job {
-	const most = 16
-	var sure []client.Job
-	asked := map[uint32]bool{}
-	for _, r := range records[:min(len(records), most)] {
-		if asked[r.ID] {
-			continue
-		}
-		asked[r.ID] = true
-		if j, err := m.config.Slurm.Job(ctx, r.ID); err == nil && !j.Ambiguous && j.UserID == l.job.UID && j.Token() == l.job.Token {
-			sure = append(sure, j)
-		}
-	}
-	return sure
 }
 
 // estimate asks the estimator. Whatever goes wrong is an unknown estimate with a reason.
@@ -430,7 +425,7 @@ func (m *Manager) act(ctx context.Context, l *life) bool {
 
 // update sends the change and the release in one request, unless an earlier life of this daemon has done so already.
 func (m *Manager) update(ctx context.Context, l *life) bool {
-	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	j, err := m.jobOf(ctx, l)
 	now := time.Now()
 	change := l.decision.Change
 	updated := decisionlog.Transition{To: StateUpdated, Detail: "the job asks for " + change.Result.String()}
@@ -476,7 +471,7 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	if view == nil || !view.at.After(l.since) {
 		return false
 	}
-	j, there := m.jobIn(ctx, view, l.job.SlurmJobID)
+	j, there := m.jobIn(ctx, l, view, l.job.SlurmJobID)
 	if !there {
 		m.gone(ctx, l)
 		return false
@@ -486,7 +481,7 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 			j = task
 		}
 	}
-	limit := limitOf(j.Reason, l.decision.Change)
+	limit, notJudged := limitOf(j.Reason, l.decision.Change), l.notJudged(j)
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
 		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
@@ -503,13 +498,20 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	case m.overdue(l, view.at):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.now().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
-	case view.at.Sub(l.since) > m.now().Watch && j.Unexplained():
+	case view.at.Sub(l.since) > m.now().Watch && notJudged:
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
-			Detail: fmt.Sprintf("the changed job waits, and slurmctld does not say whether a node can run it (%s): the original request is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
+			Detail: fmt.Sprintf("the changed job waits, and slurmctld says neither why nor when it may start (%s): the original request is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 && limit == unlimited || m.crowded()):
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
+}
+
+// notJudged says whether Slurm will not tell that a waiting job can never start. Without slurmdbd the main scheduler of 23.11 and 24.05 takes every job for one of an invalid account, now and then, and
+// never finds out that no node can run it: the backfill scheduler alone starts jobs there, and gives those that can start a time.
+func (l *life) notJudged(j client.Job) bool {
+	l.unaccounted = l.unaccounted || j.Reason == "InvalidAccount"
+	return l.unaccounted && j.Unexplained() && j.StartAt.IsZero()
 }
 
 // overdue says whether a changed job waits for longer than the site allows.
@@ -536,7 +538,7 @@ func (m *Manager) crowded() bool {
 
 // restore gives a job its original request back.
 func (m *Manager) restore(ctx context.Context, l *life) bool {
-	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	j, err := m.jobOf(ctx, l)
 	switch {
 	case errors.Is(err, client.ErrNoJob), err == nil && j.Ended():
 		return m.abandon(ctx, l, codeOwnerCancelled, "the job ended")
@@ -564,7 +566,7 @@ func (m *Manager) restore(ctx context.Context, l *life) bool {
 
 // release lets a job go as its owner asked.
 func (m *Manager) release(ctx context.Context, l *life) bool {
-	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
+	j, err := m.jobOf(ctx, l)
 	switch {
 	case errors.Is(err, client.ErrNoJob):
 		return m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")

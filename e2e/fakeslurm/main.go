@@ -1,4 +1,4 @@
-// Fakeslurm stands in for scontrol and scancel where a test plays slurmctld: it
+// Fakeslurm stands in for scontrol, squeue and scancel where a test plays slurmctld: it
 // hands its arguments to the socket "cluster" beside it and prints the answer.
 package main
 

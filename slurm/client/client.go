@@ -1,10 +1,9 @@
-// Package client runs scontrol, scancel and sacct as typed calls with a deadline and
+// Package client runs scontrol, squeue, scancel and sacct as typed calls with a deadline and
 // a fixed environment. It judges by exit codes, never by texts, and decides
 // nothing: what to change is worked out by package request and by its caller.
 package client
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -22,7 +21,7 @@ import (
 
 // Limits on what is read from a command of Slurm.
 const (
-	// maxLineBytes is the longest line of one job: names, comments and paths are bounded by Slurm far below it.
+	// maxLineBytes is the longest line of scontrol on one job: names, comments and paths are bounded by Slurm far below it.
 	maxLineBytes = 1 << 20
 	// maxStderrBytes is how much of an error text is kept.
 	maxStderrBytes = 4096
@@ -46,7 +45,7 @@ func (e *CommandError) Error() string {
 
 // Config says where the commands are.
 type Config struct {
-	// Scontrol is the path of scontrol; scancel is looked for beside it.
+	// Scontrol is the path of scontrol; squeue and scancel are looked for beside it.
 	Scontrol string
 	// ConfPath is slurm.conf; empty means Slurm's own default.
 	ConfPath string
@@ -84,43 +83,6 @@ func (c *Client) Version(ctx context.Context) (request.Version, error) {
 	return request.ParseVersion(string(text))
 }
 
-// EachJob calls each for every job that the controller knows, as it reads them. A user who puts line breaks into the name of a job
-// can make up records here: what is acted upon has to be asked for again with Job.
-func (c *Client) EachJob(ctx context.Context, each func(Job)) error {
-	return c.show(ctx, []string{"-a", "-o", "show", "job"}, each, new(int))
-}
-
-// Job asks for one job. It returns ErrNoJob when the controller does not know it. What other users wrote into their jobs
-// cannot get into the answer.
-func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
-	var found []Job
-	lines, tasks := 0, 0
-	err := c.show(ctx, []string{"-a", "-o", "show", "job", strconv.FormatUint(uint64(id), 10)}, func(j Job) {
-		if j.ID == id {
-			found = append(found, j)
-		} else if j.ArrayID == id {
-			tasks++
-		}
-	}, &lines)
-	var failed *CommandError
-	switch {
-	case errors.As(err, &failed):
-		// scontrol has one exit code for every error: ask whether the controller answers at all.
-		if pingErr := c.Ping(ctx); pingErr != nil {
-			return Job{}, fmt.Errorf("show job %d: %w", id, pingErr)
-		}
-		return Job{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
-	case err != nil:
-		return Job{}, err
-	case len(found) == 0:
-		return Job{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
-	case len(found) > 1 || lines > 1+tasks:
-		// Names may hold line breaks, and with them whole lines that only look like a record.
-		found[0].Ambiguous = true
-	}
-	return found[0], nil
-}
-
 // Ping asks whether a controller answers.
 func (c *Client) Ping(ctx context.Context) error {
 	return c.run(ctx, c.config.Scontrol, []string{"ping"}, discard)
@@ -153,7 +115,7 @@ func (c *Client) Update(ctx context.Context, owner, id uint32, set []request.Ass
 
 // Cancel ends a job of this project, such as a probe that nobody waits for.
 func (c *Client) Cancel(ctx context.Context, id uint32) error {
-	return c.run(ctx, filepath.Join(filepath.Dir(c.config.Scontrol), "scancel"), []string{strconv.FormatUint(uint64(id), 10)}, discard)
+	return c.run(ctx, c.beside("scancel"), []string{strconv.FormatUint(uint64(id), 10)}, discard)
 }
 
 // Requeue puts a batch job that has ended back into the queue. Slurm keeps it back for two minutes by itself.
@@ -161,21 +123,9 @@ func (c *Client) Requeue(ctx context.Context, id uint32) error {
 	return c.run(ctx, c.config.Scontrol, []string{"requeue", strconv.FormatUint(uint64(id), 10)}, discard)
 }
 
-// show calls each for every line that is a record, and counts all lines that are not empty.
-func (c *Client) show(ctx context.Context, argv []string, each func(Job), count *int) error {
-	return c.run(ctx, c.config.Scontrol, argv, func(out io.Reader) error {
-		lines := bufio.NewScanner(out)
-		lines.Buffer(make([]byte, 0, 64<<10), maxLineBytes)
-		for lines.Scan() {
-			if len(bytes.TrimSpace(lines.Bytes())) > 0 {
-				*count++
-			}
-			if j, ok := ParseJob(lines.Bytes()); ok {
-				each(j)
-			}
-		}
-		return lines.Err()
-	})
+// beside is a command that lies beside scontrol.
+func (c *Client) beside(name string) string {
+	return filepath.Join(filepath.Dir(c.config.Scontrol), name)
 }
 
 func discard(out io.Reader) error {

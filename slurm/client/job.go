@@ -2,16 +2,17 @@ package client
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
-	"unicode"
 
 	"github.com/gresize/gresize/slurm/request"
 )
 
-// Job is what `scontrol show job -o` says of one job.
+// Job is what Slurm says of one job.
 type Job struct {
 	ID uint32
 	// ArrayID is the id of the job array of which this is a task, or the whole; 0: of none. Tasks that have not begun share the record with that id.
@@ -23,10 +24,9 @@ type Job struct {
 	Partition string
 	Account   string
 	QOS       string
-	NodeList  string
-	ExitCode  string
-	// StdOut and StdErr are the files of a batch job's output, as its owner named them.
-	StdOut, StdErr string
+	// NodeList is the node on which the batch script runs or ran; empty: it never began.
+	NodeList string
+	ExitCode string
 	// Restarts is how often the job was requeued.
 	Restarts int
 	// RunTime is that of the present or last run.
@@ -35,14 +35,17 @@ type Job struct {
 	EligibleAt   time.Time
 	StartAt      time.Time
 	AdminComment string
-	Request      request.Request
-	// Ambiguous says that a key stands twice on the line or that the record has several lines, as when a job is named to look like
-	// another one; such a record is not acted upon.
+	// Request is what the job asks for. Its host memory may be that of each CPU: Slurm's list does not tell.
+	Request request.Request
+	// Ambiguous says that a value may be longer than its place in the list; such a record is not acted upon.
 	Ambiguous bool
 }
 
 // Pending reports whether the job waits to start.
 func (j Job) Pending() bool { return j.State == "PENDING" }
+
+// Unexplained reports whether the reason for which the job waits is no answer to whether a node can run it. Slurm 23.11 and 24.05 without slurmdbd give no other.
+func (j Job) Unexplained() bool { return j.Reason == "InvalidAccount" || j.Reason == "None" }
 
 // Ended reports whether the job will not run any more. A state that is not known is not taken for an end: what waits for one has a time of its own.
 func (j Job) Ended() bool { return endStates[j.State] }
@@ -54,7 +57,7 @@ var endStates = map[string]bool{"COMPLETED": true, "CANCELLED": true, "FAILED": 
 // tokenMark introduces the token that the plugin leaves in AdminComment.
 const tokenMark = "gresize:v1:"
 
-// Token returns the token that the plugin left in the job, or "".
+// Token returns the token that the plugin left in the job, or "". Only slurmctld's plugins and its operators write there.
 func (j Job) Token() string {
 	_, rest, found := strings.Cut(j.AdminComment, tokenMark)
 	if !found {
@@ -69,100 +72,69 @@ func (j Job) Token() string {
 	return rest
 }
 
-// knownKeys are the keys that are read, and those that end a value with blanks in it.
-var knownKeys = map[string]bool{
-	"JobId": true, "ArrayJobId": true, "ArrayTaskId": true, "JobName": true, "UserId": true, "GroupId": true, "JobState": true, "Reason": true, "EligibleTime": true, "StartTime": true,
-	"Partition": true, "Account": true, "QOS": true, "NodeList": true, "ExitCode": true, "Restarts": true, "RunTime": true, "Features": true, "MinMemoryNode": true, "Command": true, "WorkDir": true, "AdminComment": true, "SystemComment": true,
-	"Comment": true, "StdErr": true, "StdIn": true, "StdOut": true, "Power": true, "Extra": true, "Container": true, "CpusPerTres": true, "MemPerTres": true,
-	"TresPerJob": true, "TresPerNode": true, "TresPerSocket": true, "TresPerTask": true, "MailUser": true, "MailType": true, "TresBind": true, "TresFreq": true,
-}
-
-// slurmTime is how scontrol prints a time when SLURM_TIME_FORMAT is unset; the child's TZ is UTC.
+// slurmTime is how Slurm prints a time when SLURM_TIME_FORMAT is unset; the child's TZ is UTC.
 const slurmTime = "2006-01-02T15:04:05"
 
-// ParseJob reads one line of `scontrol show job -o`. ok is false when the line describes no job.
-func ParseJob(line []byte) (j Job, ok bool) {
-	line = bytes.TrimRight(line, "\r\n ")
-	if !bytes.HasPrefix(line, []byte("JobId=")) {
+// parseRecord reads a line of as many bytes as the columns have together. ok is false when it describes no job.
+func parseRecord(line []byte, columns []column) (j Job, ok bool) {
+	values := make(map[string]string, len(columns))
+	at := 0
+	for _, c := range columns {
+		value := string(bytes.TrimLeft(line[at:at+c.width], " "))
+		at += c.width
+		j.Ambiguous = j.Ambiguous || c.exact && len(value) == c.width
+		if value == "(null)" || value == "N/A" || value == "n/a" {
+			value = ""
+		}
+		values[c.name] = value
+	}
+	id, err := strconv.ParseUint(values["JobID"], 10, 32)
+	if err != nil || id == 0 {
 		return Job{}, false
 	}
-	values := make(map[string]string, len(knownKeys))
-	key, start := "", 0
-	take := func(end int) {
-		if key == "" {
-			return
-		}
-		if _, twice := values[key]; twice {
-			j.Ambiguous = true
-			return
-		}
-		values[key] = string(line[start:end])
-	}
-	for i := 0; i < len(line); {
-		word := line[i:]
-		if end := bytes.IndexByte(word, ' '); end >= 0 {
-			word = word[:end]
-		}
-		if eq := bytes.IndexByte(word, '='); eq > 0 && knownKeys[string(word[:eq])] {
-			take(max(i-1, 0))
-			key, start = string(word[:eq]), i+eq+1
-		}
-		i += len(word) + 1
-	}
-	take(len(line))
-
-	// first cuts what an unknown key of another release may have left behind a value that has no blanks.
-	first := func(k string) string {
-		v, _, _ := strings.Cut(values[k], " ")
-		if v == "(null)" || v == "N/A" {
-			return ""
-		}
-		return v
-	}
-	id, err := strconv.ParseUint(first("JobId"), 10, 32)
-	if err != nil {
+	// A user id above 2^31 is printed as a negative number before 26.05 (_print_job_user_id in src/squeue/print.c).
+	uid, err := strconv.ParseInt(values["UserID"], 10, 64)
+	if err != nil || uid < math.MinInt32 || uid > math.MaxUint32 {
 		return Job{}, false
 	}
-	uid, ok := numberInParentheses(first("UserId"))
-	if !ok {
-		return Job{}, false
+	j.ID, j.UserID = uint32(id), uint32(uid)
+	if array, _, isTask := strings.Cut(values["JobArrayID"], "_"); isTask {
+		number, err := strconv.ParseUint(array, 10, 32)
+		if err != nil {
+			return Job{}, false
+		}
+		j.ArrayID = uint32(number)
 	}
-	j.ID, j.UserID = uint32(id), uid
-	if array, err := strconv.ParseUint(first("ArrayJobId"), 10, 32); err == nil {
-		j.ArrayID = uint32(array)
-	}
-	j.Name, j.AdminComment = values["JobName"], values["AdminComment"]
-	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = first("JobState"), first("Reason"), first("Partition"), first("NodeList"), first("ExitCode")
-	j.Account, j.QOS = first("Account"), first("QOS")
-	j.StdOut, j.StdErr = values["StdOut"], values["StdErr"]
-	j.Restarts, _ = strconv.Atoi(first("Restarts"))
-	j.RunTime = parseElapsed(first("RunTime"))
-	j.EligibleAt, j.StartAt = parseTime(first("EligibleTime")), parseTime(first("StartTime"))
+	j.Name, j.AdminComment = values["Name"], values["admin_comment"]
+	j.State, j.Reason, j.Partition, j.NodeList, j.ExitCode = values["State"], values["Reason"], values["Partition"], values["BatchHost"], parseExit(values["exit_code"])
+	j.Account, j.QOS = values["Account"], values["QOS"]
+	j.Restarts, _ = strconv.Atoi(values["RestartCnt"])
+	j.RunTime = parseElapsed(values["TimeUsed"])
+	j.EligibleAt, j.StartAt = parseTime(values["EligibleTime"]), parseTime(values["StartTime"])
 	j.Request = request.Request{
-		TresPerNode: first("TresPerNode"), TresPerJob: first("TresPerJob"), TresPerSocket: first("TresPerSocket"), TresPerTask: first("TresPerTask"),
-		MemPerTres: first("MemPerTres"), CpusPerTres: first("CpusPerTres"), Features: first("Features"),
-		MemPerNodeMiB: parseMiB(first("MinMemoryNode")),
+		TresPerNode: values["tres-per-node"], TresPerJob: values["tres-per-job"], TresPerSocket: values["tres-per-socket"], TresPerTask: values["tres-per-task"],
+		MemPerTres: values["mem-per-tres"], CpusPerTres: values["cpus-per-tres"], Features: values["Feature"],
+		MemPerNodeMiB: parseMiB(values["MinMemory"]),
 	}
 	return j, j.State != ""
 }
 
-// PlainName reports whether a job of this name has a record that can be read with certainty.
-func PlainName(name string) bool {
-	j, ok := ParseJob([]byte("JobId=1 JobName=" + name + " UserId=u(1) JobState=PENDING"))
-	return ok && !j.Ambiguous && j.Name == name && !strings.ContainsFunc(name, unicode.IsControl)
-}
-
-// numberInParentheses reads 1001 out of alice(1001); a name may itself hold parentheses.
-func numberInParentheses(s string) (uint32, bool) {
-	open := strings.LastIndexByte(s, '(')
-	if open < 0 || !strings.HasSuffix(s, ")") {
-		return 0, false
+// parseExit makes code:signal of an exit code: before 23.02 squeue prints the status of wait(2) (_print_job_exit_code in src/squeue/print.c).
+func parseExit(text string) string {
+	status, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		return text
 	}
-	n, err := strconv.ParseUint(s[open+1:len(s)-1], 10, 32)
-	return uint32(n), err == nil
+	switch w := syscall.WaitStatus(status); {
+	case w.Exited():
+		return fmt.Sprintf("%d:0", w.ExitStatus())
+	case w.Signaled():
+		return fmt.Sprintf("0:%d", w.Signal())
+	}
+	return ""
 }
 
-// parseMiB reads 200M, 1.50G or 1T, as scontrol prints it: with two decimals where the unit is a larger one. 0 is what cannot be read.
+// parseMiB reads 200M, 1.50G or 1T, as Slurm prints it: with two decimals where the unit is a larger one. 0 is what cannot be read.
 func parseMiB(s string) uint64 {
 	unit, found := map[string]float64{"M": 1, "G": 1 << 10, "T": 1 << 20}[s[max(len(s)-1, 0):]]
 	if !found {
@@ -183,13 +155,16 @@ func parseTime(s string) time.Time {
 	return t
 }
 
-// parseElapsed reads [days-]hours:minutes:seconds; 0 when it is something else.
+// parseElapsed reads [days-][hours:]minutes:seconds; 0 when it is something else.
 func parseElapsed(s string) time.Duration {
 	days, clock, found := strings.Cut(s, "-")
 	if !found {
 		days, clock = "0", s
 	}
 	parts := strings.Split(clock, ":")
+	if len(parts) == 2 {
+		parts = append([]string{"0"}, parts...)
+	}
 	if len(parts) != 3 {
 		return 0
 	}

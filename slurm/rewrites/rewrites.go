@@ -430,15 +430,26 @@ func (t *table) update(ctx context.Context, id string, set []request.Assignment)
 }
 
 func (t *table) record(ctx context.Context, id string) (client.Job, error) {
-	out, err := t.Run(ctx, "root", "scontrol", "--oneliner", "show", "job", id)
+	number, err := strconv.ParseUint(id, 10, 32)
 	if err != nil {
 		return client.Job{}, err
 	}
-	j, ok := client.ParseJob([]byte(strings.TrimSpace(out)))
-	if !ok {
-		return client.Job{}, fmt.Errorf("scontrol shows no job %s: %.200q", id, out)
+	out, err := t.Run(ctx, "root", "squeue", client.JobArguments(uint32(number))...)
+	if err != nil {
+		return client.Job{}, err
 	}
-	return j, nil
+	j, ok, err := client.ReadJob(strings.NewReader(out), uint32(number))
+	if err == nil && !ok {
+		err = fmt.Errorf("squeue shows no job %s: %.200q", id, out)
+	}
+	if err != nil {
+		return client.Job{}, err
+	}
+	shown, err := t.Job(ctx, id)
+	if shown["MinMemoryNode"] == "" {
+		j.Request.MemPerNodeMiB = 0 // that of each CPU, which squeue does not tell from it
+	}
+	return j, err
 }
 
 // finish waits for the jobs that were let go.
