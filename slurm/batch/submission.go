@@ -287,8 +287,6 @@ func (s Submission) StandInEnvironment(env []string, host string) []string {
 	n := s.Node()
 	n.Given = append(n.Given, "SLURM_JOB_ID="+id, "SLURM_JOBID="+id, "SLURM_JOB_NODELIST="+host, "SLURM_NODELIST="+host, "SLURMD_NODENAME="+host, "SLURM_SUBMIT_HOST="+host,
 		"SLURM_CPUS_ON_NODE="+cpus, "SLURM_JOB_CPUS_PER_NODE="+cpus, "SLURM_GTIDS=0", "SLURM_TASK_PID="+strconv.Itoa(os.Getpid()), "ENVIRONMENT=BATCH")
-	for _, given := range s.Environment {
-		n.Given = append(n.Given, given)
-	}
+	n.Given = append(n.Given, s.Environment...)
 	return n.Environment(env)
 }
