@@ -2,8 +2,10 @@ package probe
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,11 +16,13 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
 const (
+	maxScriptText       = 1 << 20
 	maxShimLogLines     = 256
 	maxShimLogLineBytes = 64 << 10
 	lastWordsBytes      = 400
@@ -212,7 +216,7 @@ func (r *run) whyNoTorch() string {
 	if len(r.options.Input) == 0 && slices.Contains(r.options.Command, "-") {
 		return "no process of the command imported PyTorch, and nothing stood on its standard input: a program goes there by a file or a pipe, as in: gresize estimate -- python - < train.py"
 	}
-	if program := containerOf(r.options.Command, r.options.Script); program != "" {
+	if program := containerOf(r.options.Command, r.scriptText()); program != "" {
 		return "no process outside of a container imported PyTorch, and " + program + " starts one: what runs in it is not seen. Give the job the image's packages as an environment of the node (a venv, conda), and it is"
 	}
 	return "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"
@@ -220,6 +224,27 @@ func (r *run) whyNoTorch() string {
 
 // containers are programs and options that start a container.
 var containers = regexp.MustCompile(`(?m)(?:^|[\s/;&|"'(])(apptainer|singularity|enroot|podman|docker|shifter|sarus|ch-run)\s|\s(--container(?:-image|-name)?)[=\s]`)
+
+// scriptText is the job script, or the beginning of the program where a person named a script as the command.
+func (r *run) scriptText() []byte {
+	if len(r.options.Script) > 0 || len(r.options.Command) == 0 {
+		return r.options.Script
+	}
+	path := r.options.Command[0]
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.options.Dir, path)
+	}
+	f, err := regular.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxScriptText))
+	if err != nil || !bytes.HasPrefix(text, []byte("#!")) {
+		return nil
+	}
+	return text
+}
 
 // containerOf is the first of them that the command or its script names; empty where there is none.
 func containerOf(command []string, script []byte) string {
