@@ -285,14 +285,18 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 			continue
 		}
 		seen, looked := look.of[pid]
+		before := looked && seen.open && seen.found && !seen.now.isReporting() // it was looked at before it began to report
 		switch {
-		case p.frozen: // what it took between the last close look at it and its report
+		case p.frozen, looked && !before && seen.open && p.plain > 0: // what it took between the last close look at it and its report
+			if before {
+				p.mappings, p.plain = seen.mappings, seen.now.plainBytes()
+			}
 			p.mappings.ownBytes += max(0, p.plainBytes()-p.plain)
 		case !looked: // it came meanwhile
 			continue
 		case seen.open:
 			p.mappings = seen.mappings
-			if seen.found && !seen.now.isReporting() {
+			if before {
 				p.status = seen.now
 			}
 		default: // all that is known of it is its plain bytes
