@@ -92,7 +92,7 @@ func readingOf(need, more int64) reading {
 	r := reading{Estimate: estimator.Estimate{Schema: estimator.SchemaEstimate, Confidence: estimator.High, Fits: true, Reasons: []estimator.Reason{},
 		Ranks: []estimator.Rank{{PeakReservedBytes: need, ComfortableBytes: need, ComfortableHighBytes: need + more}}},
 		Status: statusFits, CapacityBytes: testCapacity, Headroom: &headroom{Bytes: testCapacity - need - more}, Outcome: trace.Stopped,
-		WouldFit: []string{}, Owners: []owner{}, PeakByPurpose: map[string]int64{}, Command: []string{}, Notes: []string{}}
+		WouldFit: []string{}, Owners: []owner{}, PeakByPurpose: map[string]int64{}, Command: []string{}, Notes: []string{}, Hints: []string{}}
 	switch {
 	case need > testCapacity:
 		r.Status, r.Fits, r.Confidence, r.Headroom = statusDoesNotFit, false, estimator.Unknown, nil

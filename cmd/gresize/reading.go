@@ -86,7 +86,7 @@ func newReading(result *probe.Result, p *gpu.Profile) reading {
 	}
 	r.ExitCode, r.devices = exitOf[r.Status], m.GPU.Devices
 	if r.HostPeakBytes > 0 {
-		r.HostDriverHighBytes = int64(min(len(r.Ranks), vgpu.ProcessesAtOnce(result.Bundle))) * estimator.DriverHostHighBytes
+		r.HostDriverHighBytes = int64(min(len(r.Ranks), max(1, vgpu.ProcessesAtOnce(result.Bundle)))) * estimator.DriverHostHighBytes
 	}
 	if r.Estimator == bundled.Default { // what the virtual GPU saw is no part of another estimator's answer
 		r.readOwners(result.Bundle)
