@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	// copiedShare is the part of what may be written that copies may take.
 	copiedShare = 4
 )
+
+// commonPlaces are where everybody makes files.
+var commonPlaces = []string{"/tmp", "/var/tmp"}
 
 // chooseOverlays finds out how overlays are made here, or that none can be.
 func (b *builder) chooseOverlays() {
@@ -44,7 +48,7 @@ func (b *builder) chooseOverlays() {
 		}
 	}
 	b.copies = true
-	b.needed = append(b.needed, "/tmp", "/var/tmp")
+	b.needed = append(b.needed, commonPlaces...)
 	b.note("users can make no overlays here (%v; Linux 5.11 has them, Debian before with overlay.permit_mounts_in_userns=1): the working directory, the home and TMPDIR are copies, all else is read-only", cause)
 }
 
@@ -65,7 +69,8 @@ func (b *builder) tryOverlay(option string) error {
 // willWrite says that the command is expected to write in a directory.
 func (b *builder) willWrite(dir string) bool {
 	for _, path := range b.needed {
-		if path != "/" && (dir == path || strings.HasPrefix(dir, path+"/")) {
+		common := slices.Contains(commonPlaces, path) // below it lies what is not this job's
+		if path != "/" && (dir == path || !common && strings.HasPrefix(dir, path+"/")) {
 			return true
 		}
 	}
@@ -135,7 +140,14 @@ func (b *builder) coverCopy(src, dst string) {
 		b.leftOut(src, err)
 		return
 	}
-	b.coverEndpoints(src, dst)
+	b.uncoveredCopies = append(b.uncoveredCopies, [2]string{src, dst}) // the search takes time, which the copies need first
+}
+
+// coverCopies covers the sockets and pipes of what is shown as it is.
+func (b *builder) coverCopies() {
+	for _, place := range b.uncoveredCopies {
+		b.coverEndpoints(place[0], place[1])
+	}
 }
 
 // copyFile copies a file, or shows a large one as it is.

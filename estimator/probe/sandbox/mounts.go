@@ -72,6 +72,7 @@ type builder struct {
 	copies                                    bool
 	copiedEntries, copiedBinds, copiesMissing int
 	copyUntil, endpointsUntil                 time.Time
+	uncoveredCopies                           [][2]string
 }
 
 // errOverlays: each mount point beside a directory makes an overlay of the directory's neighbours necessary, and their number is bounded.
@@ -154,11 +155,15 @@ func (b *builder) buildRoot(cfg *config) error {
 		return step("read /", err)
 	}
 	special := []string{"proc", "sys", "dev", strings.TrimPrefix(InsideDir, "/")}
+	slices.SortStableFunc(entries, func(x, y os.DirEntry) int {
+		return cmp.Compare(b.distance("/"+x.Name()), b.distance("/"+y.Name()))
+	})
 	for _, e := range entries {
 		if !slices.Contains(special, e.Name()) {
 			b.place("/"+e.Name(), rootDir+"/"+e.Name(), 0)
 		}
 	}
+	b.coverCopies()
 	for _, d := range []string{rootDir + "/proc", rootDir + "/sys", rootDir + "/dev", rootDir + "/tmp", rootDir + InsideDir, rootDir + FilesDir, rootDir + ReportDir, rootDir + ShimDir, rootDir + "/.old"} {
 		if err := os.Mkdir(d, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 			return step("make "+strings.TrimPrefix(d, rootDir), err)
