@@ -210,8 +210,9 @@ func (c *chaos) configure(host string) {
 	if c.real != nil {
 		slurm = fmt.Sprintf("conf = %q\n", c.real.Conf())
 	}
+	// The faults kill probes one after the other: the breaker, which would let all jobs go, has tests of its own.
 	text := fmt.Sprintf("version = 1\nmode = %q\ncache = \"off\"\n[socket]\npath = %q\nallow_users = [\"0\"]\n[log]\npath = %q\nspool = %q\n[slurm]\nscontrol = %q\n"+slurm+
-		"[probe]\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = \"5s\"\nmax_running = 16\n[actuals]\nunmunge = \"/bin/false\"\n"+
+		"[probe]\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = \"5s\"\nmax_running = 16\nbreaker = 0\n[actuals]\nunmunge = \"/bin/false\"\n"+
 		"[gpu.gpu80g]\nprofile = \"a100-80\"\n[gpu.gpu12g]\nprofile = \"rtx3060\"\n[[target]]\nfits = \"12GiB\"\nconstraint = \"gpu12g\"\n[[target]]\nfits = \"80GiB\"\nconstraint = \"gpu80g\"\n",
 		c.mode, c.socket, filepath.Join(c.stateDir, "log.db"), filepath.Join(c.stateDir, "spool"), filepath.Join(c.dir, "scontrol"), address, filepath.Join(c.dir, "launch"), c.hold)
 	must(c.t, os.WriteFile(c.config, []byte(text), 0o644))

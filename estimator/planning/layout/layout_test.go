@@ -85,6 +85,15 @@ func TestProofsAreTrue(t *testing.T) {
 	})
 }
 
+// TestTheBoundIsAGoal: a goal at the bound is searched for, too.
+func TestTheBoundIsAGoal(t *testing.T) {
+	blocks := []Block{{1, 4, 3}, {3, 5, 1}, {4, 6, 1}, {5, 7, 3}}
+	r, err := Plan(t.Context(), blocks, Options{GoalBytes: 4, OnlyGoal: true})
+	if err != nil || r.HeightBytes != 4 || r.Verify(blocks) != nil {
+		t.Errorf("height %d, bound %d: %v", r.HeightBytes, r.BoundBytes, err)
+	}
+}
+
 // lowest tries all orders.
 func lowest(blocks []Block, placed []int, at []uint64) uint64 {
 	if len(placed) == len(blocks) {

@@ -114,7 +114,8 @@ func (r *Result) improve(blocks []Block, p *problem, o Options) {
 		high = int64(r.HeightBytes / p.unit)
 		return true
 	}
-	if goal := int64(min(o.GoalBytes, MaxTotalBytes) / p.unit); low < goal && goal < high {
+	// Without OnlyGoal the bound is searched below, with more nodes.
+	if goal := int64(min(o.GoalBytes, MaxTotalBytes) / p.unit); goal < high && (low < goal || low == goal && o.OnlyGoal) {
 		at(goal, maxNodes/4+1)
 	}
 	if o.OnlyGoal {
