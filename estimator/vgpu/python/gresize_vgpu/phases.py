@@ -18,7 +18,7 @@ STEPS_AFTER = 2
 # In time-lapse, what a loader may take of the time that is left, and at most: the first that is read of a data set. The n-th takes an n-th of the second share, since
 # it has mostly nothing new.
 FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
-MOST_PASS_SECONDS = 3.0
+MOST_PASS_SECONDS = 0.6  # and of a later one that part by its number: thirty passes take less than what counts as nothing new
 # By the clock it may be so many times the processor's time: a busy machine, or workers that are waited for.
 WAITED_FACTOR = 5
 # Of checkpoints, in time-lapse.
@@ -180,8 +180,8 @@ class Phases:
         if known[1]:
             held["_gresize_own"] = 1 if known[2] is None or known[1] & (known[1] - 1) == 0 else 0
         share = NEXT_SHARE / known[1] if known[1] else FIRST_SHARE
+        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known[1], 1))
         known[1] += 1
-        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS)
         held["_gresize_until"] = time.process_time() + seconds, time.monotonic() + WAITED_FACTOR * seconds
 
     @staticmethod
