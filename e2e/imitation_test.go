@@ -70,7 +70,7 @@ func TestNoTextOfAUserMakesAJob(t *testing.T) {
 				case number == victim:
 					want := request.Request{TresPerNode: j.Request.TresPerNode, Features: "gpu80g", MemPerNodeMiB: 300}
 					asks := j.Request.Asks()
-					if j.UserID == 0 || j.State != "PENDING" || j.Token() != "abcdefgh" || j.Ambiguous || j.Reason != "BeginTime" || !request.Equivalent(j.Request, want) || len(asks) != 1 || asks[0].Type != "a100" || j.Name != "train" ||
+					if j.UserID == 0 || j.State != "PENDING" || j.Token() != "abcdefgh" || j.Ambiguous || j.Reason != "BeginTime" && j.Reason != "None" || !request.Equivalent(j.Request, want) || len(asks) != 1 || asks[0].Type != "a100" || j.Name != "train" ||
 						time.Until(j.EligibleAt) < 50*time.Minute || j.NodeList != "" || j.ExitCode != "0:0" || j.Partition == "" {
 						t.Errorf("the job of the other user (alone: %v): %+v", alone, j)
 					}

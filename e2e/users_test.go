@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
@@ -130,8 +131,8 @@ func decidedAfter(t *testing.T, story decisionlog.Story) time.Duration {
 	return time.Hour
 }
 
-// TestOneUserCostsAnotherNothing: beside a user who floods the queue, submits arrays of millions and what Slurm refuses, and holds the probes' address with slow senders, another's jobs are decided in at most
-// twice the time that they take alone.
+// TestOneUserCostsAnotherNothing: beside a user who floods the queue, submits arrays of millions and what Slurm refuses, and holds the probes' address with slow senders, each of another's jobs is
+// decided before more of theirs than the places for probes, twice over, can hold.
 func TestOneUserCostsAnotherNothing(t *testing.T) {
 	if !withMallory(t) {
 		return
@@ -140,8 +141,8 @@ func TestOneUserCostsAnotherNothing(t *testing.T) {
 	slow := says(t, 7, estimator.Exact)
 	slow.DelaySeconds = 3
 	s.answer(slow)
-	const jobs = 6
-	longest := func() (longest time.Duration) {
+	const jobs = 4
+	watched := func() (longest time.Duration, stories []decisionlog.Story) {
 		for range jobs {
 			id := s.submit("--gres=gpu:1", "--constraint=gpu80g")
 			var story decisionlog.Story
@@ -149,11 +150,11 @@ func TestOneUserCostsAnotherNothing(t *testing.T) {
 				story, _ = s.story(id)
 				return len(story.Decisions) > 0 || story.Job.Finished
 			})
-			longest = max(longest, decidedAfter(t, story))
+			longest, stories = max(longest, decidedAfter(t, story)), append(stories, story)
 		}
-		return longest
+		return longest, stories
 	}
-	quiet := longest()
+	quiet, _ := watched()
 
 	text, err := os.ReadFile(s.ConfigPath())
 	must(t, err)
@@ -174,12 +175,25 @@ func TestOneUserCostsAnotherNothing(t *testing.T) {
 for i in $(seq 80); do sbatch --parsable --gres=gpu:1 --constraint=gpu80g --mem=100M -o /dev/null m.sh $i; done; true`
 	_, err = s.Cluster.Run(t.Context(), mallory, "sh", "-c", "cd "+dir+" && { "+flood+"; } 2>/dev/null")
 	must(t, err)
-	flooded := longest()
+	flooded, stories := watched()
 	t.Logf("longest of %d jobs until the decision: quiet %s, beside the flood %s", jobs, quiet.Round(time.Millisecond), flooded.Round(time.Millisecond))
-	if flooded > 2*quiet {
-		t.Errorf("%s, more than twice %s", flooded, quiet)
+	// By the clock it would be a test of how busy this machine is. While one of the other's jobs waits for a place and then for its own probe, each place ends a job of the flood or two.
+	most := 2 * config.Defaults().Probe.MaxRunning
+	for _, story := range stories {
+		before := 0
+		for _, l := range s.lines() {
+			if l.Job.UID != story.Job.UID && l.Decision != nil && l.Decision.At.After(story.Job.SubmittedAt) && l.Decision.At.Sub(story.Job.SubmittedAt) < decidedAfter(t, story) {
+				before++
+			}
+		}
+		t.Logf("job %d: %d of the flood were decided while it waited", story.Job.SlurmJobID, before)
+		if before > most {
+			t.Errorf("job %d: %d of the flood were decided before it, of %d that the places can hold", story.Job.SlurmJobID, before, most)
+		}
 	}
-	if log, err := os.ReadFile(filepath.Join(s.Cluster.Dir(), "log", "slurmctld.log")); err == nil && strings.Contains(string(log), "jobs pass unchanged") {
+	log, err := os.ReadFile(filepath.Join(s.Cluster.Dir(), "log", "slurmctld.log"))
+	must(t, err)
+	if strings.Contains(string(log), "jobs pass unchanged") {
 		t.Error("the plugin's breaker was opened")
 	}
 }

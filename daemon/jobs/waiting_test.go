@@ -32,6 +32,16 @@ func waiting(t *testing.T, n int) *bench {
 		return len(b.manager.open) == n
 	})
 	b.manager.Close()
+	// Whoever had been chosen for a step when the manager was closed gets none.
+	b.manager.mu.Lock()
+	defer b.manager.mu.Unlock()
+	b.manager.rota = nil
+	for _, o := range b.manager.owners {
+		o.turns = nil
+	}
+	for _, l := range b.manager.open {
+		l.busy = false
+	}
 	return b
 }
 
