@@ -21,11 +21,13 @@ import (
 	"github.com/gresize/gresize/slurm/wire"
 )
 
-// healthOf asks /readyz: "ok", or why not.
-func (c *chaos) health() string {
+// health asks /readyz: "ok", or why not.
+func (c *chaos) health() string { return healthAt(filepath.Join(c.dir, "metrics")) }
+
+func healthAt(socket string) string {
 	client := http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var dialer net.Dialer
-		return dialer.DialContext(ctx, "unix", filepath.Join(c.dir, "metrics"))
+		return dialer.DialContext(ctx, "unix", socket)
 	}}}
 	response, err := client.Get("http://gresized/readyz")
 	if err != nil {

@@ -48,6 +48,7 @@ var meanings = map[string]meaning{
 	"unknown_release":      {text: "this release of PyTorch was never tried"},
 	"forged_environment":   {text: "the run's own record was tampered with", ours: true},
 	"bundle_invalid":       {text: "the run's own record cannot be read", ours: true},
+	"reader_ended":         {text: "reading the run's own record took too much memory or time", ours: true},
 	"probe_lost":           {text: "the probe was lost", ours: true},
 	"probe_refused":        {text: "the probe was refused", ours: true},
 	"not_covered":          {text: "the estimator's method does not cover this"},

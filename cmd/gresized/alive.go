@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"time"
 
 	"github.com/gresize/gresize/daemon/config"
@@ -12,6 +13,7 @@ import (
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/launch"
+	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/quantity"
@@ -151,18 +153,15 @@ type patientEstimator struct {
 	limit time.Duration
 }
 
-// builtinLimit is what an estimator in this process may take for the largest bundle; nothing else bounds it.
-const builtinLimit = time.Minute
-
 func newPatientEstimator(e jobs.Estimator, rows []config.Estimator) patientEstimator {
-	limit := builtinLimit
+	limit := time.Duration(0)
 	for _, row := range rows {
-		limit += row.Timeout.Std() + contract.DefaultStartTimeout
+		limit += max(row.Timeout.Std()+contract.DefaultStartTimeout, reader.Timeout+2*time.Second)
 	}
 	return patientEstimator{e, limit}
 }
 
-func (e patientEstimator) Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
+func (e patientEstimator) Estimate(ctx context.Context, job estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error) {
 	defer heartbeat.Call(ctx, e.limit)()
 	return e.Estimator.Estimate(ctx, job, bundle, profile)
 }

@@ -2,36 +2,50 @@ package main
 
 import (
 	"context"
-	"io"
+	"errors"
+	"log/slog"
+	"os"
 
+	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/reader"
+	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/printable"
 )
 
-// bundleEstimator hands a bundle to a bundled estimator.
-type bundleEstimator struct{ method bundled.Method }
-
-// Estimate makes the answer for a GPU profile.
-func (e bundleEstimator) Estimate(_ context.Context, _ estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
-	return estimateBundle(e.method, bundle, profile)
+// newReader reads bundles with this very program, also after an upgrade has put another one in its place.
+func newReader(files *spool.Spool, logger *slog.Logger) *reader.Reader {
+	return &reader.Reader{Command: []string{"/proc/self/exe"}, Marks: files, Warn: func(why string) {
+		logger.Warn("bundles are read in a process of their own, but without a filter of its system calls", "error", why)
+	}}
 }
 
-func estimateBundle(m bundled.Method, bundle []byte, profile string) (estimator.Estimate, error) {
+// bundleEstimator has a bundle read by a bundled estimator.
+type bundleEstimator struct {
+	name   string
+	reader *reader.Reader
+}
+
+// Estimate makes the answer for a GPU profile.
+func (e bundleEstimator) Estimate(ctx context.Context, _ estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error) {
+	return estimateBundle(ctx, e.reader, bundle, profile, reader.Question{Method: e.name})
+}
+
+func estimateBundle(ctx context.Context, r *reader.Reader, bundle *os.File, profile string, q reader.Question) (estimator.Estimate, error) {
 	card, err := gpu.Load(profile)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	b, err := trace.Decode(bundle)
-	if err != nil {
+	q.Card = card
+	a, err := r.Ask(ctx, bundle, q)
+	switch {
+	case errors.Is(err, reader.ErrEnded):
+		return estimator.NewUnknown(q.Method, card.ID, estimator.Reason{Code: jobs.ReasonReaderEnded, Detail: printable.Clip(err.Error(), 500)}), nil
+	case err != nil:
 		return estimator.Estimate{}, err
+	case a.Estimate == nil:
+		return estimator.Estimate{}, errors.New("the reader of bundles has no answer")
 	}
-	return m.FromBundle(b, card)
-}
-
-// checkBundle says what is wrong with a bundle that arrived.
-func checkBundle(r io.ReaderAt, size int64) error {
-	_, err := trace.Read(r, size)
-	return err
+	return *a.Estimate, nil
 }

@@ -3,19 +3,24 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/history"
 )
 
 // historyEstimator is the estimator history with the decision log for its earlier runs: the owner's own on the same card.
-type historyEstimator struct{ log *decisionlog.Log }
+type historyEstimator struct {
+	log    *decisionlog.Log
+	reader *reader.Reader
+}
 
 // Estimate answers from what the owner's earlier jobs took, held against the bundle of this one.
-func (h historyEstimator) Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
+func (h historyEstimator) Estimate(ctx context.Context, job estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error) {
 	var equal, other []decisionlog.Past
 	var err, ofScript error
 	if job.Fingerprint != "" {
@@ -27,7 +32,8 @@ func (h historyEstimator) Estimate(ctx context.Context, job estimator.Job, bundl
 	if err := errors.Join(err, ofScript); err != nil {
 		return estimator.Estimate{}, err
 	}
-	return estimateBundle(bundled.History(earlierRuns(equal, other, job, profile), history.Job{Fingerprint: job.Fingerprint, Script: job.ScriptSHA256}), bundle, profile)
+	return estimateBundle(ctx, h.reader, bundle, profile, reader.Question{Method: bundled.HistoryName,
+		Earlier: &reader.Earlier{Rows: earlierRuns(equal, other, job, profile), Job: history.Job{Fingerprint: job.Fingerprint, Script: job.ScriptSHA256}}})
 }
 
 // earlierRuns are the rows of the log that speak of the card, the latest last. A job that failed for another cause than memory, or of which the end is not

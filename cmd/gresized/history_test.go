@@ -100,8 +100,8 @@ func TestHistoryOfTheLog(t *testing.T) {
 		"history's own answer": {times(8, with(other, func(r *ran) { r.estimator = "history" })), "vgpu", fell, "few_actuals", 0},
 	} {
 		site := &config.Config{Estimators: []config.Estimator{{Name: bundled.HistoryName}, {Name: bundled.Default}}}
-		host := newEstimators(site, logOf(t, c.jobs), slog.New(slog.NewTextHandler(io.Discard, nil)))
-		e, err := host.Estimate(t.Context(), job, bundle.Bytes(), card.ID)
+		host := newEstimators(site, logOf(t, c.jobs), readerOf(t), slog.New(slog.NewTextHandler(io.Discard, nil)))
+		e, err := host.Estimate(t.Context(), job, fileOf(t, bundle.Bytes()), card.ID)
 		host.Close()
 		if err != nil || e.Estimator != c.estimator {
 			t.Errorf("%s: %v, %s answers, want %s: %+v", name, err, e.Estimator, c.estimator, e.Reasons)
@@ -131,14 +131,14 @@ func TestHistoryAloneIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := logOf(t, nil)
-	e, err := historyEstimator{log}.Estimate(t.Context(), estimator.Job{}, bundle.Bytes(), card.ID)
+	e, err := historyEstimator{log, readerOf(t)}.Estimate(t.Context(), estimator.Job{}, fileOf(t, bundle.Bytes()), card.ID)
 	if err != nil || e.Confidence != estimator.Unknown || e.Reasons[0].Code != "few_actuals" || strings.Contains(e.Reasons[0].Detail, "GRESIZE_HISTORY") {
 		t.Errorf("%v: %+v", err, e)
 	}
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (historyEstimator{log}).Estimate(t.Context(), estimator.Job{UID: 1, Fingerprint: "f", ScriptSHA256: "s"}, bundle.Bytes(), card.ID); err == nil {
+	if _, err := (historyEstimator{log, readerOf(t)}).Estimate(t.Context(), estimator.Job{UID: 1, Fingerprint: "f", ScriptSHA256: "s"}, fileOf(t, bundle.Bytes()), card.ID); err == nil {
 		t.Error("a log that cannot be read is no fault")
 	}
 }

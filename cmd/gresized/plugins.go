@@ -7,6 +7,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/pluginhost"
 	"github.com/gresize/gresize/daemon/probejob"
+	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/trace"
@@ -41,14 +42,14 @@ func recordingFor(c *config.Config, logger *slog.Logger) probejob.Recording {
 }
 
 // newEstimators makes the host of the estimators that the configuration names.
-func newEstimators(c *config.Config, log *decisionlog.Log, logger *slog.Logger) *pluginhost.Host {
+func newEstimators(c *config.Config, log *decisionlog.Log, r *reader.Reader, logger *slog.Logger) *pluginhost.Host {
 	var entries []pluginhost.Entry
 	for _, e := range c.Estimators {
 		entry := pluginhost.Entry{Name: e.Name, Timeout: e.Timeout.Std(), SHA256: e.SHA256}
 		if method, err := bundled.Find(e.Name); len(e.Command) == 0 && err == nil { // the configuration names no other
-			entry.Builtin = bundleEstimator{method}
+			entry.Builtin = bundleEstimator{method.Name, r}
 			if method.Name == bundled.HistoryName {
-				entry.Builtin = historyEstimator{log}
+				entry.Builtin = historyEstimator{log, r}
 			}
 		} else {
 			entry.Command = contract.Command{Path: e.Command[0], Args: e.Command[1:]}

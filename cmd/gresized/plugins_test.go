@@ -54,7 +54,7 @@ func TestUntrustedPluginIsNamed(t *testing.T) {
 	}
 	var log bytes.Buffer
 	c := &config.Config{Estimators: []config.Estimator{{Name: "mine", Command: []string{path}}}}
-	newEstimators(c, nil, slog.New(slog.NewTextHandler(&log, nil))).Close()
+	newEstimators(c, nil, nil, slog.New(slog.NewTextHandler(&log, nil))).Close()
 	if !strings.Contains(log.String(), "estimator=mine") || !strings.Contains(log.String(), "chmod go-w") {
 		t.Errorf("the log says %q", log.String())
 	}

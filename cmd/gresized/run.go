@@ -222,7 +222,8 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen for probes: %w", err)
 	}
-	estimators := newEstimators(c, log, logger)
+	bundles := newReader(files, logger)
+	estimators := newEstimators(c, log, bundles, logger)
 	defer estimators.Close()
 	calibrator, err := actuals.NewCalibrator(ctx, log, calibration.Options{TargetFailureRate: c.Margin.TargetFailureRate})
 	if err != nil {
@@ -234,7 +235,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		Log: log, Spool: files, Slurm: slurm, Launcher: patientLauncher{&launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout}},
 		Estimator: newPatientEstimator(estimators, c.Estimators), Heartbeat: beats, Numbers: life, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})
-	probes := probeapi.New(manager, checkBundle, logger)
+	probes := probeapi.New(manager, logger)
 	probes.Recording, probes.Heartbeat = recordingFor(c, logger), beats
 	munge := actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}
 	probes.Handle(epilog.Path, keeper.Handler(munge))
@@ -263,7 +264,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		return errors.Join(err, probeListener.Close())
 	}
 	working.submit = listener.Addr()
-	decisions, err := openPage(ctx, c, daemonParts{version: release.Version(), slurm: version.String(), files: files, manager: manager, refused: submits.Refused.Load, ready: working.check,
+	decisions, err := openPage(ctx, c, daemonParts{version: release.Version(), slurm: version.String(), files: files, reader: bundles, manager: manager, refused: submits.Refused.Load, ready: working.check,
 		words: c.Words, logger: logger})
 	if err != nil {
 		return errors.Join(err, probeListener.Close(), listener.Close())

@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/web"
 	"github.com/gresize/gresize/estimator/printable"
@@ -33,6 +34,7 @@ type page struct {
 type daemonParts struct {
 	version, slurm string
 	files          *spool.Spool
+	reader         *reader.Reader
 	manager        *jobs.Manager
 	refused        func() int64
 	ready          func(context.Context) error
@@ -65,7 +67,7 @@ func openPage(ctx context.Context, c *config.Config, d daemonParts) (_ *page, er
 	if p.listener, err = listen.On(c.Web.Listen); err != nil {
 		return nil, err
 	}
-	p.server = web.New(web.Config{Log: p.logs[0], Sums: p.logs[1], Bundles: d.files, KeepsBundles: keep > 0, Words: d.words, Health: d.health(c), Hosts: c.Web.Hosts, Address: p.listener.Addr(),
+	p.server = web.New(web.Config{Log: p.logs[0], Sums: p.logs[1], Draw: d.draw, KeepsBundles: keep > 0, Words: d.words, Health: d.health(c), Hosts: c.Web.Hosts, Address: p.listener.Addr(),
 		Version: d.version, Logger: d.logger})
 	return p, nil
 }
@@ -83,6 +85,17 @@ func (p *page) Close() error {
 		err = errors.Join(err, log.Close())
 	}
 	return err
+}
+
+// draw has the bundle of a job read for a picture.
+func (d daemonParts) draw(ctx context.Context, token string, what reader.Draw) (*reader.Drawing, error) {
+	bundle, err := d.files.FindBundle(token)
+	if err != nil {
+		return nil, err
+	}
+	defer bundle.Close()
+	a, err := d.reader.Ask(ctx, bundle, reader.Question{Draw: &what})
+	return a.Drawing, err
 }
 
 // health is what the daemon says of itself.

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -42,8 +43,8 @@ func FuzzParseArray(f *testing.F) {
 // byTask answers with what each task of an array needs.
 type byTask map[string]int64
 
-func (b byTask) Estimate(_ context.Context, _ estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
-	bytes, known := b[string(bundle)]
+func (b byTask) Estimate(_ context.Context, _ estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error) {
+	bytes, known := b[textOf(bundle)]
 	if !known {
 		return estimator.NewUnknown("vgpu", profile, estimator.Reason{Code: "script_failed"}), nil
 	}

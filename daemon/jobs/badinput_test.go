@@ -2,10 +2,11 @@ package jobs
 
 import (
 	"context"
-	"github.com/gresize/gresize/estimator"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gresize/gresize/estimator"
 
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/slurm/client"
@@ -69,7 +70,7 @@ func TestRequestsThatNoReleasePrints(t *testing.T) {
 			continue
 		}
 		// What could be the name of a GPU type is tried, and its size is not in the site's table.
-		estimate, err := sevenGiB{}.Estimate(t.Context(), estimator.Job{}, []byte("bundle"), "a100-80")
+		estimate, err := sevenGiB{}.Estimate(t.Context(), estimator.Job{}, bundleOf(t), "a100-80")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -124,7 +125,7 @@ func TestAnswersOfAnotherReleaseAreNotTaken(t *testing.T) {
 // ofRelease is the estimator of an earlier release.
 type ofRelease string
 
-func (r ofRelease) Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
+func (r ofRelease) Estimate(ctx context.Context, job estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error) {
 	e, err := sevenGiB{}.Estimate(ctx, job, bundle, profile)
 	e.Versions.Gresize = string(r)
 	return e, err

@@ -20,6 +20,8 @@ const (
 	maxUnseen = 256
 	// ownerSteps of maxSteps may be one owner's at the same moment.
 	ownerSteps = maxSteps - 2
+	// maxReadings bounds the bundles that are read at once, ownerReadings those of one owner: each may take a processor and a gigabyte for some time.
+	maxReadings, ownerReadings = 2, 1
 )
 
 // owner is what one user has in work. It belongs to Manager.mu.
@@ -209,6 +211,30 @@ func (m *Manager) freeLocked(p *probe) {
 	delete(m.probes, p.name)
 	m.of(p.uid).probes--
 	m.settle(p.uid)
+}
+
+// beginReading takes a place for reading a bundle, if one is free. endReading gives it back.
+func (m *Manager) beginReading(uid uint32) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := 0
+	for _, n := range m.readings {
+		all += n
+	}
+	if all >= maxReadings || m.readings[uid] >= ownerReadings {
+		return false
+	}
+	m.readings[uid]++
+	return true
+}
+
+func (m *Manager) endReading(uid uint32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.readings[uid]--; m.readings[uid] == 0 {
+		delete(m.readings, uid)
+	}
+	m.poke() // somebody else may wait for the place
 }
 
 // advanceReady takes a step with every job after a look at the queue. In between, only with those for which something has changed: a hundred submissions a

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -40,7 +41,7 @@ const (
 
 // Estimator turns the bundle of a job's probe into an estimate for a GPU profile.
 type Estimator interface {
-	Estimate(ctx context.Context, job estimator.Job, bundle []byte, profile string) (estimator.Estimate, error)
+	Estimate(ctx context.Context, job estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error)
 }
 
 // Slurm is what is needed of the cluster; *client.Client is the real one.
@@ -155,6 +156,8 @@ type Manager struct {
 	owners  map[uint32]*owner
 	rota    []uint32
 	workers int
+	// readings are the bundles that are being read, by whose they are.
+	readings map[uint32]int
 	// lastQueue is the latest look at the queue.
 	lastQueue *queueView
 	// proofs are the daemon's questions to itself that are under way, by the name of the job that they pretend; see Prove.
@@ -241,7 +244,7 @@ func New(config Config) *Manager {
 		config.Failpoint = func(string) {}
 	}
 	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1),
-		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, proofs: map[string]chan struct{}{}}
+		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, readings: map[uint32]int{}, proofs: map[string]chan struct{}{}}
 	m.Configure(config.Settings)
 	return m
 }

@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -140,11 +142,35 @@ func (c *cluster) Submit(_ context.Context, r launch.Request) (uint32, error) {
 	return c.add(client.Job{Name: r.Name, UserID: r.UID, State: "RUNNING"}), nil
 }
 
+// textOf is what a bundle of these tests holds.
+func textOf(bundle *os.File) string {
+	data, err := io.ReadAll(bundle)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// bundleOf is a bundle of these tests.
+func bundleOf(t testing.TB) *os.File {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "bundle")
+	if err := os.WriteFile(path, []byte("bundle"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 // sevenGiB answers for every bundle.
 type sevenGiB struct{}
 
-func (sevenGiB) Estimate(_ context.Context, _ estimator.Job, bundle []byte, profile string) (estimator.Estimate, error) {
-	if string(bundle) != "bundle" {
+func (sevenGiB) Estimate(_ context.Context, _ estimator.Job, bundle *os.File, profile string) (estimator.Estimate, error) {
+	if textOf(bundle) != "bundle" {
 		return estimator.Estimate{}, errors.New("no bundle")
 	}
 	return estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: profile, Confidence: estimator.Exact, Fits: true, Reasons: []estimator.Reason{},

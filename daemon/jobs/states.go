@@ -68,6 +68,9 @@ const CodeProbesFailing = "probes_failing"
 // reasonNoSandbox is the reason of an estimate without a run: the node of the probe has no sandbox.
 const reasonNoSandbox = "no_sandbox"
 
+// ReasonReaderEnded is the reason of an estimate whose bundle ended the process that read it.
+const ReasonReaderEnded = "reader_ended"
+
 // Codes of events and decisions made here, kept in the log. Codes of decisions are also in packages policy and request.
 const (
 	codeNoGPU          = wire.SkipNoGPU

@@ -285,7 +285,11 @@ func wholeArray(records []client.Job) (whole client.Job, split bool) {
 // estimate asks the estimator. Whatever goes wrong is an unknown estimate with a reason.
 func (m *Manager) estimate(ctx context.Context, l *life) bool {
 	if l.estimate == nil {
+		if !m.beginReading(l.job.UID) {
+			return false
+		}
 		answer, err := m.ask(ctx, l)
+		m.endReading(l.job.UID)
 		if ctx.Err() != nil {
 			return false
 		}
@@ -309,9 +313,9 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 	return true
 }
 
-// ran notes whether the probe that brought an estimate had a sandbox.
+// ran notes whether the probe that brought an estimate had a sandbox, and a bundle that can be read.
 func (m *Manager) ran(l *life) {
-	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool { return r.Code == reasonNoSandbox }); i >= 0 {
+	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool { return r.Code == reasonNoSandbox || r.Code == ReasonReaderEnded }); i >= 0 {
 		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, l.estimate.Reasons[i].Words(), time.Now())
 		return
 	}
@@ -319,10 +323,11 @@ func (m *Manager) ran(l *life) {
 }
 
 func (m *Manager) ask(ctx context.Context, l *life) (estimator.Estimate, error) {
-	bundle, err := m.config.Spool.Bundle(l.job.Token)
+	bundle, err := m.config.Spool.OpenBundle(l.job.Token)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
+	defer bundle.Close()
 	answer, err := m.config.Estimator.Estimate(ctx, estimator.Job{UID: l.job.UID, Fingerprint: l.job.Fingerprint, ScriptSHA256: l.job.ScriptSHA256}, bundle, l.job.Profile)
 	if err != nil {
 		return estimator.Estimate{}, err

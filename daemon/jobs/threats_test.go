@@ -148,7 +148,7 @@ func TestAnotherUsersAnswerIsNotOffered(t *testing.T) {
 // liar answers with whatever a forged bundle made an estimator believe.
 type liar struct{ bytes int64 }
 
-func (l liar) Estimate(_ context.Context, _ estimator.Job, _ []byte, profile string) (estimator.Estimate, error) {
+func (l liar) Estimate(_ context.Context, _ estimator.Job, _ *os.File, profile string) (estimator.Estimate, error) {
 	return estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: profile, Confidence: estimator.Exact, Fits: true, Reasons: []estimator.Reason{},
 		Ranks: []estimator.Rank{{PeakReservedBytes: l.bytes, ComfortableBytes: l.bytes, ComfortableHighBytes: l.bytes}}}, nil
 }

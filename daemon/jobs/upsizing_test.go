@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 // deadOnTheSmall dies of memory on the small card and takes 20 GiB on any other.
 type deadOnTheSmall struct{}
 
-func (deadOnTheSmall) Estimate(_ context.Context, _ estimator.Job, _ []byte, profile string) (estimator.Estimate, error) {
+func (deadOnTheSmall) Estimate(_ context.Context, _ estimator.Job, _ *os.File, profile string) (estimator.Estimate, error) {
 	if profile == "rtx3060" {
 		e := estimator.NewUnknown("vgpu", profile, estimator.Reason{Code: "out_of_memory", Detail: "the job needs more than the modelled card"})
 		e.Ranks = []estimator.Rank{{PeakReservedBytes: 11 * gib, ComfortableBytes: 11 * gib, ComfortableHighBytes: 11 * gib}}

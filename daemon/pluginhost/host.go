@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"math"
 	"os"
 	"strings"
 	"sync"
@@ -30,9 +32,9 @@ const (
 // Reason codes that a host adds to an answer.
 const codeFellBack = "estimator_fell_back"
 
-// Builtin is an estimator that runs in the host's own process. Unlike a plugin it is told which job it is about.
+// Builtin is an estimator of gresize's own. Unlike a plugin it is told which job it is about.
 type Builtin interface {
-	Estimate(ctx context.Context, job estimator.Job, bundle []byte, card string) (estimator.Estimate, error)
+	Estimate(ctx context.Context, job estimator.Job, bundle *os.File, card string) (estimator.Estimate, error)
 }
 
 // Entry is one estimator of the site's list. Either Builtin or Command is given.
@@ -79,7 +81,7 @@ func (h *Host) Close() {
 
 // Estimate asks one estimator after the other until one knows. Its answer bears a reason for each that was asked in vain. Where none
 // knows, the answer is the first unknown one; where none even answers, it is an error.
-func (h *Host) Estimate(ctx context.Context, job estimator.Job, bundle []byte, card string) (estimator.Estimate, error) {
+func (h *Host) Estimate(ctx context.Context, job estimator.Job, bundle *os.File, card string) (estimator.Estimate, error) {
 	var unknown *estimator.Estimate
 	var inVain []string
 	var faults []error
@@ -122,7 +124,7 @@ func withReasons(e estimator.Estimate, inVain []string) estimator.Estimate {
 	return e
 }
 
-func (h *Host) askOne(ctx context.Context, i int, job estimator.Job, bundle []byte, card string) (estimator.Estimate, error) {
+func (h *Host) askOne(ctx context.Context, i int, job estimator.Job, bundle *os.File, card string) (estimator.Estimate, error) {
 	if p := h.plugins[i]; p != nil {
 		return p.ask(ctx, bundle, card)
 	}
@@ -147,7 +149,7 @@ type supervised struct {
 	resume time.Time // no start before
 }
 
-func (p *supervised) ask(ctx context.Context, bundle []byte, name string) (estimator.Estimate, error) {
+func (p *supervised) ask(ctx context.Context, bundle *os.File, name string) (estimator.Estimate, error) {
 	card, err := gpu.Load(name)
 	if err != nil {
 		return estimator.Estimate{}, err
@@ -174,12 +176,12 @@ func (p *supervised) ask(ctx context.Context, bundle []byte, name string) (estim
 }
 
 // keepBundle writes a bundle where a plugin can read it. A plugin gets a copy of its own, which it cannot spoil for the next.
-func keepBundle(dir string, bundle []byte) (path string, err error) {
+func keepBundle(dir string, bundle *os.File) (path string, err error) {
 	f, err := os.CreateTemp(dir, "gresize-*.bundle")
 	if err != nil {
 		return "", err
 	}
-	_, err = f.Write(bundle)
+	_, err = io.Copy(f, io.NewSectionReader(bundle, 0, math.MaxInt64))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()))
 	}

@@ -56,10 +56,20 @@ func entry(t *testing.T, role string) Entry {
 	return Entry{Name: role, Timeout: 300 * time.Millisecond, Command: contract.Command{Path: path, Dir: t.TempDir(), Env: []string{roleVariable + "=" + role}}}
 }
 
+func bundleOf(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 func TestFallsThrough(t *testing.T) {
 	h := New([]Entry{entry(t, "hang"), entry(t, "crash"), entry(t, "lie"), entry(t, "unsure"), entry(t, "good")}, slog.New(slog.DiscardHandler))
 	defer h.Close()
-	e, err := h.Estimate(t.Context(), estimator.Job{}, []byte("bundle"), "a100-80")
+	e, err := h.Estimate(t.Context(), estimator.Job{}, bundleOf(t), "a100-80")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +98,7 @@ func TestBreaker(t *testing.T) {
 	now := time.Now()
 	p := h.plugins[0]
 	p.now = func() time.Time { return now }
-	ask := func() error { _, err := h.Estimate(t.Context(), estimator.Job{}, nil, "a100-80"); return err }
+	ask := func() error { _, err := h.Estimate(t.Context(), estimator.Job{}, bundleOf(t), "a100-80"); return err }
 	for death, pause := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, breakerWindow} {
 		if err := ask(); !errors.Is(err, contract.ErrDied) {
 			t.Fatalf("death %d: %v", death, err)
@@ -127,7 +137,7 @@ func TestUntrusted(t *testing.T) {
 	defer h.Close()
 	fellBack := func() string {
 		t.Helper()
-		e, err := h.Estimate(t.Context(), estimator.Job{}, []byte("bundle"), "a100-80")
+		e, err := h.Estimate(t.Context(), estimator.Job{}, bundleOf(t), "a100-80")
 		if err != nil {
 			t.Fatal(err)
 		}

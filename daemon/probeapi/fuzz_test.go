@@ -2,13 +2,10 @@ package probeapi
 
 import (
 	"bytes"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-
-	"github.com/gresize/gresize/estimator/trace"
 )
 
 // FuzzUploads sends a probe's pages what a user's process might: the right key and any body, any key, any path. Nothing is taken without the key, and a bundle only when it can be read.
@@ -21,7 +18,7 @@ func FuzzUploads(f *testing.F) {
 	f.Add("/v1/probes/../p", "k", []byte{})
 	f.Fuzz(func(t *testing.T, path, authorization string, body []byte) {
 		o := &one{}
-		s := New(o, func(r io.ReaderAt, size int64) error { _, err := trace.Read(r, size); return err }, slog.New(slog.DiscardHandler))
+		s := New(o, slog.New(slog.DiscardHandler))
 		request, err := http.NewRequest(http.MethodPost, "http://h/", bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)

@@ -40,7 +40,7 @@ func TestSlowSendersStandInNobodysWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(two{}, func(io.ReaderAt, int64) error { return nil }, slog.New(slog.DiscardHandler))
+	s := New(two{}, slog.New(slog.DiscardHandler))
 	// As the Epilogs' page: the body is read before anything is known of its sender.
 	s.Handle("/v1/epilog", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) }))
 	go func() { _ = s.Serve(inner) }()

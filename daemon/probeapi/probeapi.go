@@ -13,7 +13,6 @@
 package probeapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,9 +59,6 @@ type Source interface {
 	ProbeUnchanged(name, key string, row int64) error
 }
 
-// Check reads a bundle defensively and returns what is wrong with it.
-type Check func(io.ReaderAt, int64) error
-
 // Server is the HTTP side.
 type Server struct {
 	// Recording is what each probe is told to record; it is set before Serve.
@@ -71,7 +67,6 @@ type Server struct {
 	Heartbeat *heartbeat.Monitor
 
 	source Source
-	check  Check
 	logger *slog.Logger
 	places *places
 	mux    *http.ServeMux
@@ -79,8 +74,8 @@ type Server struct {
 }
 
 // New makes a server; it starts nothing.
-func New(source Source, check Check, logger *slog.Logger) *Server {
-	s := &Server{source: source, check: check, logger: logger, places: newPlaces()}
+func New(source Source, logger *slog.Logger) *Server {
+	s := &Server{source: source, logger: logger, places: newPlaces()}
 	mux := http.NewServeMux()
 	s.mux = mux
 	mux.HandleFunc("GET /v1/probes/{name}", s.known(s.job))
@@ -142,10 +137,6 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 	bundle, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBundleBytes))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
-		return
-	}
-	if err := s.check(bytes.NewReader(bundle), int64(len(bundle))); err != nil {
-		http.Error(w, "bundle: "+err.Error(), http.StatusUnprocessableEntity)
 		return
 	}
 	if err := s.source.ProbeBundle(r.PathValue("name"), key(r), bundle); err != nil {

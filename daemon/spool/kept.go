@@ -31,12 +31,12 @@ func (s *Spool) KeepBundles(bytes int64) error {
 	return s.trimKept(time.Time{})
 }
 
-// FindBundle reads the bundle of a job, whether its story goes on or has ended. The error is fs.ErrNotExist where there is none.
-func (s *Spool) FindBundle(token string) ([]byte, error) {
-	bundle, err := s.get(token, bundleSuffix, MaxBundleBytes)
+// FindBundle opens the bundle of a job, whether its story goes on or has ended. The error is fs.ErrNotExist where there is none.
+func (s *Spool) FindBundle(token string) (*os.File, error) {
+	bundle, err := s.OpenBundle(token)
 	if errors.Is(err, fs.ErrNotExist) {
 		// Between the two it may have been moved.
-		return readWhole(s.keptPath(token), MaxBundleBytes)
+		return openRegular(s.keptPath(token), MaxBundleBytes)
 	}
 	return bundle, err
 }

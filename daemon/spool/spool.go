@@ -170,6 +170,15 @@ func (s *Spool) Bundle(token string) ([]byte, error) {
 	return s.get(token, bundleSuffix, MaxBundleBytes)
 }
 
+// OpenBundle opens a bundle for whoever reads what is in it.
+func (s *Spool) OpenBundle(token string) (*os.File, error) {
+	path, err := s.path(token, bundleSuffix)
+	if err != nil {
+		return nil, err
+	}
+	return openRegular(path, MaxBundleBytes)
+}
+
 // RemoveBundle forgets a job's bundle and keeps its script.
 func (s *Spool) RemoveBundle(token string) error { return s.remove(token, bundleSuffix) }
 
@@ -225,16 +234,31 @@ func (s *Spool) get(token, suffix string, limit int64) ([]byte, error) {
 	return readWhole(path, limit)
 }
 
-func readWhole(path string, limit int64) ([]byte, error) {
+// openRegular opens a file that is no longer than the limit.
+func openRegular(path string, limit int64) (*os.File, error) {
 	// O_NONBLOCK: a pipe in this place must not stop the daemon.
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read spool: %w", err)
 	}
-	defer file.Close()
-	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("read spool: %s is no regular file", path), err)
+	info, err := file.Stat()
+	switch {
+	case err != nil || !info.Mode().IsRegular():
+		err = errors.Join(fmt.Errorf("read spool: %s is no regular file", path), err)
+	case info.Size() > limit:
+		err = fmt.Errorf("read spool: %s is larger than %d bytes", path, limit)
+	default:
+		return file, nil
 	}
+	return nil, errors.Join(err, file.Close())
+}
+
+func readWhole(path string, limit int64) ([]byte, error) {
+	file, err := openRegular(path, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("read spool: %w", err)

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,16 +10,15 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/daemon/reader"
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/plot"
 	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/trace"
 )
 
 const (
 	// shownOwners are named below a picture.
 	shownOwners = 20
-	// maxPictureBytes is far above the picture of any program; one that is larger was made to be so.
-	maxPictureBytes = 4 << 20
 	// keptDrawings are not drawn again while the daemon runs.
 	keptDrawings = 16
 )
@@ -47,13 +45,12 @@ type drawingKey struct {
 	sum string
 }
 
-// drawings draws one picture at a time, and keeps the last ones. A bundle comes from a user's process: what it costs to draw is bounded by what may come
-// in, and is paid by whoever wants to see it.
+// drawings draws one picture at a time, and keeps the last ones.
 type drawings struct {
-	bundles Bundles
-	busy    sync.Mutex
-	mu      sync.Mutex
-	kept    map[drawingKey]drawing
+	source Draw
+	busy   sync.Mutex
+	mu     sync.Mutex
+	kept   map[drawingKey]drawing
 	// order is the order in which they were drawn.
 	order []drawingKey
 }
@@ -90,7 +87,8 @@ func (d *drawings) of(ctx context.Context, story decisionlog.Story, rank int) (d
 	done := make(chan result, 1)
 	go func() {
 		defer d.busy.Unlock()
-		drawn, err := d.draw(key, title(story.Job))
+		// Whoever does not wait for it has it the next time.
+		drawn, err := d.draw(context.WithoutCancel(ctx), key, title(story.Job))
 		if err == nil {
 			d.keep(key, drawn)
 		}
@@ -109,42 +107,14 @@ func title(j decisionlog.Job) string {
 	return printable.Clip(fmt.Sprintf("GPU memory of job %s, %q", logview.JobID(j), j.Name), 120)
 }
 
-func (d *drawings) draw(key drawingKey, title string) (_ drawing, err error) {
-	defer func() {
-		// What a stranger's bundle breaks is its picture.
-		if p := recover(); p != nil {
-			err = fmt.Errorf("its record cannot be drawn: %v", p)
-		}
-	}()
-	data, err := d.bundles.FindBundle(key.token)
+func (d *drawings) draw(ctx context.Context, key drawingKey, title string) (drawing, error) {
+	drawn, err := d.source(ctx, key.token, reader.Draw{Rank: key.rank, Title: title, Owners: shownOwners})
 	if err != nil {
 		return drawing{}, err
 	}
-	b, err := trace.Decode(data)
-	if err != nil {
-		return drawing{}, fmt.Errorf("its record cannot be read: %w", err)
-	}
-	if key.rank >= len(b.Ranks) {
-		return drawing{}, fmt.Errorf("there is no GPU %d in its record, only %d", key.rank, len(b.Ranks))
-	}
-	figure, err := plot.OfBundle(b, key.rank, "the record")
-	if err != nil {
-		return drawing{}, err
-	}
-	figure.Title = title
-	var svg bytes.Buffer
-	if err := plot.SVG(&svg, figure); err != nil {
-		return drawing{}, err
-	}
-	if svg.Len() > maxPictureBytes {
-		return drawing{}, fmt.Errorf("it would have %d bytes, more than %d", svg.Len(), maxPictureBytes)
-	}
-	drawn := drawing{rank: key.rank, ranks: len(b.Ranks), svg: svg.Bytes(), height: figure.Height(), subtitle: printable.Clip(figure.Subtitle, 300), owners: figure.Owners(shownOwners)}
-	for i := range drawn.owners {
-		drawn.owners[i].Name = printable.Clip(drawn.owners[i].Name, 200)
-	}
-	drawn.alt = "The memory of one GPU over the run of the probe, by what it was for. " + drawn.subtitle + ". The table below names the largest owners at the peak."
-	return drawn, nil
+	made := drawing{rank: key.rank, ranks: min(max(drawn.Ranks, 0), estimator.MaxRanks), svg: drawn.SVG, height: drawn.Height, subtitle: printable.Clip(drawn.Subtitle, 300), owners: drawn.Owners}
+	made.alt = "The memory of one GPU over the run of the probe, by what it was for. " + made.subtitle + ". The table below names the largest owners at the peak."
+	return made, nil
 }
 
 func (d *drawings) keep(key drawingKey, drawn drawing) {

@@ -21,6 +21,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator/printable"
 )
 
@@ -47,17 +48,15 @@ type Health struct {
 	Lines   []logview.Line
 }
 
-// Bundles finds the record of a job's probe by the job's token; fs.ErrNotExist says that it is not kept.
-type Bundles interface {
-	FindBundle(token string) ([]byte, error)
-}
+// Draw draws from the record of a job's probe, which is found by the job's token; fs.ErrNotExist says that it is not kept.
+type Draw func(ctx context.Context, token string, what reader.Draw) (*reader.Drawing, error)
 
 // Config is everything that a Server needs.
 type Config struct {
 	// Log is for what is found at once, and Sums for what takes its time: the same file, opened twice, so that nobody waits for a report. The daemon's own
 	// is neither of them: a page never stands in the way of a decision.
 	Log, Sums *decisionlog.Log
-	Bundles   Bundles
+	Draw      Draw
 	// KeepsBundles says whether bundles of ended jobs are kept.
 	KeepsBundles bool
 	// Words are those with which the site tells its cards apart.
@@ -87,7 +86,7 @@ var files embed.FS
 // New makes a server; it starts nothing.
 func New(config Config) *Server {
 	s := &Server{config: config, hosts: map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}, slots: make(chan struct{}, maxRequests)}
-	s.drawings.bundles = config.Bundles
+	s.drawings.source = config.Draw
 	for _, name := range config.Hosts {
 		s.hosts[strings.ToLower(name)] = true
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/logview"
+	"github.com/gresize/gresize/daemon/reader"
+	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -41,11 +43,40 @@ var hostileMarks = []string{"<script", "<img src=x", "\x1b", "\u202e", `"'><`, "
 // bundles are records by token.
 type bundles map[string][]byte
 
-func (b bundles) FindBundle(token string) ([]byte, error) {
-	if data, ok := b[token]; ok {
-		return data, nil
+// TestMain is the reader of bundles where a test starts it.
+func TestMain(m *testing.M) {
+	if reader.Asked() {
+		os.Exit(reader.Serve())
 	}
-	return nil, fmt.Errorf("read spool: %w", fs.ErrNotExist)
+	os.Exit(m.Run())
+}
+
+// draw has a record read as the daemon does.
+func (b bundles) draw(ctx context.Context, token string, what reader.Draw) (*reader.Drawing, error) {
+	data, ok := b[token]
+	if !ok {
+		return nil, fmt.Errorf("read spool: %w", fs.ErrNotExist)
+	}
+	dir, err := os.MkdirTemp("", "gresize-web")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "record")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return nil, err
+	}
+	record, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer record.Close()
+	files, err := spool.Open(filepath.Join(dir, "spool"))
+	if err != nil {
+		return nil, err
+	}
+	a, err := (&reader.Reader{Command: []string{"/proc/self/exe"}, Marks: files}).Ask(ctx, record, reader.Question{Draw: &what})
+	return a.Drawing, err
 }
 
 // exampleLog has a job that was changed and died, one of a hostile name, one that is open, and one that is left alone; and their bundles.
@@ -104,7 +135,7 @@ func exampleLog(t testing.TB) (string, bundles) {
 	return path, bundles{"died": record, "hostile": []byte("PK\x03\x04 no bundle")}
 }
 
-func newServer(t testing.TB, path string, b Bundles, trouble error) *Server {
+func newServer(t testing.TB, path string, draw Draw, trouble error) *Server {
 	t.Helper()
 	open := func() *decisionlog.Log {
 		log, err := decisionlog.OpenReadOnly(t.Context(), path)
@@ -114,7 +145,7 @@ func newServer(t testing.TB, path string, b Bundles, trouble error) *Server {
 		t.Cleanup(func() { log.Close() })
 		return log
 	}
-	return New(Config{Log: open(), Sums: open(), Bundles: b, KeepsBundles: true, Words: func() map[string]bool { return map[string]bool{"gpu80g": true, "gpu12g": true} },
+	return New(Config{Log: open(), Sums: open(), Draw: draw, KeepsBundles: true, Words: func() map[string]bool { return map[string]bool{"gpu80g": true, "gpu12g": true} },
 		Health: func(context.Context) Health {
 			return Health{Trouble: trouble, Lines: []logview.Line{{Name: "Mode", Text: "enforce: jobs are given what they need"}, {Name: "Slurm", Text: "22.05.8"}}}
 		},
@@ -132,7 +163,7 @@ func get(s http.Handler, method, target, host string) *httptest.ResponseRecorder
 // TestPages asks for every page and for every way to ask wrongly.
 func TestPages(t *testing.T) {
 	path, b := exampleLog(t)
-	s := newServer(t, path, b, nil)
+	s := newServer(t, path, b.draw, nil)
 	for _, c := range []struct {
 		target string
 		status int
@@ -233,7 +264,7 @@ func TestGolden(t *testing.T) {
 	time.Local = time.UTC
 	defer func() { time.Local = local }()
 	path, b := exampleLog(t)
-	s := newServer(t, path, b, errors.New("the decision log does not answer: <disk full>"))
+	s := newServer(t, path, b.draw, errors.New("the decision log does not answer: <disk full>"))
 	for name, target := range map[string]string{"list": "/?verdict=&user=", "job": "/row/1", "hostile": "/row/2", "report": "/report?since=2026-11-01", "health": "/health", "sorry": "/?verdict=" + url.QueryEscape(`"><b>`)} {
 		// What lies outside of PyTorch is a matter of the card's profile, and gets better with it.
 		got := outside.ReplaceAllString(get(s, http.MethodGet, target, "localhost").Body.String(), "N MiB outside")
@@ -256,7 +287,7 @@ func TestGolden(t *testing.T) {
 // TestWhoMayAsk: a page that another site's name leads to is not answered, and nothing but reading is.
 func TestWhoMayAsk(t *testing.T) {
 	path, b := exampleLog(t)
-	s := newServer(t, path, b, nil)
+	s := newServer(t, path, b.draw, nil)
 	for host, want := range map[string]int{
 		"localhost": 200, "LOCALHOST:80": 200, "127.0.0.1:9190": 200, "[::1]:9190": 200, "[::1]": 200, "gresize.example.org": 200, "GRESIZE.example.org:443": 200,
 		"evil.example": 421, "127.0.0.1.evil.example": 421, "localhost.evil.example:9190": 421, "": 421, "0.0.0.0": 421, "127.0.0.2": 421, "[::1": 421 + 0, "localhost:9190:1": 421, "gresize.example.org.": 421,
@@ -278,7 +309,7 @@ func TestWhoMayAsk(t *testing.T) {
 // TestOnASocket asks over a real socket, as a web server in front of it does, with headers that are too long, and with one more than is served at once.
 func TestOnASocket(t *testing.T) {
 	path, b := exampleLog(t)
-	s := newServer(t, path, b, nil)
+	s := newServer(t, path, b.draw, nil)
 	socket := filepath.Join(t.TempDir(), "web.sock")
 	l, err := listen.On("unix:" + socket)
 	if err != nil {
@@ -329,7 +360,7 @@ func TestOnASocket(t *testing.T) {
 // TestPictureIsAlone: a picture that is opened by itself keeps a policy of its own, which allows the sheet that it has and no script.
 func TestPictureIsAlone(t *testing.T) {
 	path, b := exampleLog(t)
-	w := get(newServer(t, path, b, nil), http.MethodGet, "/row/1/memory.svg", "localhost")
+	w := get(newServer(t, path, b.draw, nil), http.MethodGet, "/row/1/memory.svg", "localhost")
 	policy := w.Header().Get("Content-Security-Policy")
 	if w.Header().Get("Content-Type") != "image/svg+xml" || !strings.Contains(policy, "sandbox") || !strings.Contains(policy, "style-src 'sha256-") || strings.Contains(policy, "script-src") {
 		t.Errorf("%v", w.Header())
@@ -345,20 +376,12 @@ func TestABrokenRecordBreaksItsPictureOnly(t *testing.T) {
 	good := b["died"]
 	for _, cut := range []int{0, 1, 100, len(good) / 2, len(good) - 1} {
 		b["died"] = good[:cut]
-		w := get(newServer(t, path, b, nil), http.MethodGet, "/row/1", "localhost")
+		w := get(newServer(t, path, b.draw, nil), http.MethodGet, "/row/1", "localhost")
 		if w.Code != 200 || !strings.Contains(w.Body.String(), "There is no picture") {
 			t.Errorf("%d bytes: %d\n%s", cut, w.Code, w.Body.String())
 		}
 	}
-	w := get(newServer(t, path, panicking{}, nil), http.MethodGet, "/row/1", "localhost")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), "cannot be drawn") {
-		t.Errorf("%d %s", w.Code, w.Body.String())
-	}
 }
-
-type panicking struct{}
-
-func (panicking) FindBundle(string) ([]byte, error) { panic("a bundle that nobody thought of") }
 
 func TestHours(t *testing.T) {
 	for h, want := range map[float64]string{0: "0", -0.01: "0", 0.04: "0", 0.26: "0.3", -1.5: "-1.5", 9.96: "10.0", 12.4: "12", 123456.7: "123457", math.Copysign(0, -1): "0"} {
@@ -371,7 +394,7 @@ func TestHours(t *testing.T) {
 // FuzzQuery: no question makes the page fail, and none gets markup of its own into it.
 func FuzzQuery(f *testing.F) {
 	path, b := exampleLog(f)
-	s := newServer(f, path, b, nil)
+	s := newServer(f, path, b.draw, nil)
 	for _, q := range []string{"user=root&since=7d", "before=1.1", "job=7", "partition=%3Cscript%3E", "verdict=oom&state=open", "until=2026-11-28T14:30", "a;b", "user=%ff", "since=1h&until=2h", "gpu=0"} {
 		f.Add(q)
 	}
@@ -396,7 +419,7 @@ func FuzzQuery(f *testing.F) {
 // slowBundles are found when somebody says so.
 type slowBundles struct{ begun, release chan struct{} }
 
-func (s slowBundles) FindBundle(string) ([]byte, error) {
+func (s slowBundles) draw(context.Context, string, reader.Draw) (*reader.Drawing, error) {
 	s.begun <- struct{}{}
 	<-s.release
 	return nil, fs.ErrNotExist
@@ -406,7 +429,7 @@ func (s slowBundles) FindBundle(string) ([]byte, error) {
 func TestOnePictureAtATime(t *testing.T) {
 	path, _ := exampleLog(t)
 	slow := slowBundles{make(chan struct{}), make(chan struct{})}
-	s := newServer(t, path, slow, nil)
+	s := newServer(t, path, slow.draw, nil)
 	first := make(chan *httptest.ResponseRecorder)
 	go func() { first <- get(s, http.MethodGet, "/row/1", "localhost") }()
 	<-slow.begun

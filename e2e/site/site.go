@@ -330,6 +330,9 @@ func (s *Site) DaemonCPU() (time.Duration, error) {
 	return ticks * (time.Second / 100), nil // Linux tells user space of 100 ticks a second on every machine
 }
 
+// DaemonPID is the process of gresized.
+func (s *Site) DaemonPID() int { return s.daemon.cmd.Process.Pid }
+
 // DaemonExited is closed when gresized has ended.
 func (s *Site) DaemonExited() <-chan struct{} { return s.daemon.done }
 
