@@ -129,6 +129,31 @@ func TestKnownLengths(t *testing.T) {
 	}
 }
 
+// TestSizesOfTheCard: what a tensor of the card is, is its size wherever it is given for one; one that nobody knows is a policy's.
+func TestSizesOfTheCard(t *testing.T) {
+	for _, release := range often("2.11.0", "2.6.0") {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			o := runPython(t, release, 1, []string{"testdata/sizes.py", "known"})
+			if o.failed || len(o.ranks) != 1 {
+				t.Fatal(o.output)
+			}
+			if c := o.ranks[0].Coverage; len(c.Values.Uses) > 0 || c.ValuesPerStep > 0 {
+				t.Errorf("%.1f values a step, answered by a policy: %v", c.ValuesPerStep, c.Values.Uses)
+			}
+			for _, side := range []string{PolicyLow, PolicyHalf, PolicyHigh} {
+				o := runPython(t, release, 1, []string{"testdata/sizes.py", "unknown"}, "GRESIZE_VGPU_VALUES="+side)
+				if o.failed || len(o.ranks) != 1 {
+					t.Fatalf("%s: %s", side, o.output)
+				}
+				if o.ranks[0].Coverage.Values.Uses["size"] == 0 {
+					t.Errorf("%s: answered by a policy: %v", side, o.ranks[0].Coverage.Values.Uses)
+				}
+			}
+		})
+	}
+}
+
 // TestOrdinaryReads: programs that a GPU runs well run here, whatever they read.
 func TestOrdinaryReads(t *testing.T) {
 	for _, release := range often("2.6.0", "2.11.0") {

@@ -157,7 +157,7 @@ static void read_device(void *to, const char *from, size_t bytes)
 {
 	bool honest;
 
-	if (take_answer(to, bytes) || take_array(to, bytes)) {
+	if (take_array(to, bytes) || take_answer(to, bytes)) {
 		gv_count_true_read();
 		return;
 	}

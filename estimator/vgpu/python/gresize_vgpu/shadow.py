@@ -100,6 +100,7 @@ class Shadow(ByTensor):
         self.stopped = ""  # why following ended early
         self.followed = 0
         self.seconds = 0.0
+        self.read_by_python = 0  # above zero while values.py reads a number: what it goes by is noted there
         self.uses = {}  # how often the program asked for what only a policy could say, by the asking operator
 
     # -- what is known

@@ -49,8 +49,6 @@ CONSTANT = set("any all logical_or logical_and logical_not bitwise_or bitwise_an
 
 ZEROS, ONES = "zeros zeros_like new_zeros".split(), "ones ones_like new_ones".split()
 FILLED = {"full": 1, "full_like": 1, "new_full": 2}
-# They take numbers, and read in C++ what a tensor of the card holds that is given for one.
-TOLD = "arange linspace logspace".split()
 MADE = "arange tensor as_tensor asarray tril_indices triu_indices eye linspace".split()
 # The first argument of these is written by other ranks.
 RECEIVED = """
@@ -498,20 +496,6 @@ class Calls:
 
             return make
 
-        def number(value):
-            return value.item() if isinstance(value, torch.Tensor) and value.is_cuda and value.numel() == 1 else value
-
-        def told(original):
-            @functools.wraps(original)
-            def call(*args, **kwargs):
-                if shadow.on:
-                    args, kwargs = [number(a) for a in args], {k: v if k == "out" else number(v) for k, v in kwargs.items()}
-                return original(*args, **kwargs)
-
-            return call
-
-        for name in TOLD:
-            self.replace(torch, name, told)
         for name in MADE:
             self.replace(torch, name, made(False))
         for name in DRAWN:

@@ -59,7 +59,11 @@ def hook_tensors(torch, calls):
         """The true value, or what the policy says, and whether it is true."""
         entry = shadow.find(self)
         before, small = report.unknown_reads(), report.all_reads()
-        value = original(self)
+        shadow.read_by_python += 1
+        try:
+            value = original(self)
+        finally:
+            shadow.read_by_python -= 1
         if entry is not None:
             Decisions.watched_reads += report.all_reads() - small
             return getattr(entry.mirror, original.__name__)(), not entry.taint.kind
