@@ -89,7 +89,7 @@ nightly: export GRESIZE_NIGHTLY := 1
 nightly: setup build ## What takes too long for every change: more PyTorch releases, races, ten minutes of chaos, planted bugs, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
 	@tools/setup triton $(TEST_TORCH)
-	@tools/setup $(NIGHTLY_SLURM) clean-root
+	@tools/setup $(NIGHTLY_SLURM) clean-root container-host container-image
 	@tools/setup browser
 	@tools/setup prometheus
 	@tools/setup journald

@@ -45,7 +45,7 @@ func (r *run) blame(reports Reports) []estimator.Reason {
 	if r.exit.TooLarge != "" {
 		add("out_of_disk", "%s", r.exit.TooLarge)
 	} else if noSpace.MatchString(text) {
-		add("out_of_disk", "%q", noSpace.FindString(text))
+		add("out_of_disk", "%q%s", noSpace.FindString(text), unpacked(r.options.Command, r.scriptText()))
 	}
 	if word := noMemory.FindString(text); word != "" && signal != int(syscall.SIGKILL) {
 		if limit := memoryLimits(limits); limit != "" {

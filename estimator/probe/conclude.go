@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -217,13 +216,10 @@ func (r *run) whyNoTorch() string {
 		return "no process of the command imported PyTorch, and nothing stood on its standard input: a program goes there by a file or a pipe, as in: gresize estimate -- python - < train.py"
 	}
 	if program := containerOf(r.options.Command, r.scriptText()); program != "" {
-		return "no process outside of a container imported PyTorch, and " + program + " starts one: what runs in it is not seen. Give the job the image's packages as an environment of the node (a venv, conda), and it is"
+		return "no process outside of a container imported PyTorch, and " + program + " starts one: what runs in it is not seen. It is in a container of apptainer exec or singularity exec, and in an environment of the node (a venv, conda)"
 	}
 	return "no process of the command imported PyTorch, or it did so out of sight: in a container, or with the environment taken away (env -i)"
 }
-
-// containers are programs and options that start a container.
-var containers = regexp.MustCompile(`(?m)(?:^|[\s/;&|"'(])(apptainer|singularity|enroot|podman|docker|shifter|sarus|ch-run)\s|\s(--container(?:-image|-name)?)[=\s]`)
 
 // scriptText is the job script, or the beginning of the program where a person named a script as the command.
 func (r *run) scriptText() []byte {
@@ -244,16 +240,6 @@ func (r *run) scriptText() []byte {
 		return nil
 	}
 	return text
-}
-
-// containerOf is the first of them that the command or its script names; empty where there is none.
-func containerOf(command []string, script []byte) string {
-	for _, text := range []string{strings.Join(command, " ") + " ", string(script)} {
-		if m := containers.FindStringSubmatch(text); m != nil {
-			return m[1] + m[2]
-		}
-	}
-	return ""
 }
 
 // cause is the exception that a process reported, since a launcher's or a progress bar's words may follow it; else the last words.

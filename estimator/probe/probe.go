@@ -312,11 +312,12 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("probe: virtual GPU: %w", err)
 	}
+	add = append(add, trackerEnvironment("/tmp")...)
 	env = setAll(env, add)
+	env = setAll(env, containerEnvironment(env, add, r.options.LibDir, filesDir, reportDir, shimDir))
 	if r.options.VisibleDevices != "" {
 		env = setAll(env, []string{"CUDA_VISIBLE_DEVICES=" + r.options.VisibleDevices})
 	}
-	env = setAll(env, trackerEnvironment("/tmp"))
 	if shimDir != "" && !r.options.Sandbox.WithoutShims {
 		env = setAll(env, []string{"PATH=" + shimDir + ":" + valueOf(env, "PATH", "/usr/local/bin:/usr/bin:/bin")})
 	}

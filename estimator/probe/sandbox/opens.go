@@ -154,6 +154,8 @@ const (
 type openLog struct {
 	record bool
 	judge  judge
+	// view is that of the command, which is told of first.
+	view view
 
 	mu         sync.Mutex
 	paths      map[string]use
@@ -193,7 +195,9 @@ func (o *openLog) follow(listener *os.File) {
 		var err error
 		_, names := naming[n.nr]
 		if names = names && o.record; names {
-			path, how, err = n.named()
+			if path, how, err = n.named(); err == nil {
+				err = o.inView(n.pid)
+			}
 		}
 		r := response{id: n.id, flags: flagContinue}
 		if v := o.judge.judge(&n); v != (verdict{}) {
@@ -221,6 +225,33 @@ func (r *response) settle(listener uintptr, v verdict, n *notification) {
 	if number, _, errno := unix.Syscall(unix.SYS_IOCTL, listener, notifyAddFile, uintptr(unsafe.Pointer(&a))); errno == 0 {
 		r.value, r.errno = int64(number), 0
 	}
+}
+
+// view is what a process sees of files: its mounts, and where its root is among them.
+type view struct {
+	mounts       string
+	device, file uint64
+}
+
+// inView refuses a process that sees other files under the same names than the command does, as in a container: what it reads cannot be found again by its names.
+func (o *openLog) inView(pid uint32) error {
+	at := "/proc/" + strconv.Itoa(int(pid))
+	mounts, err := os.Readlink(at + "/ns/mnt")
+	if err != nil {
+		return err
+	}
+	var root unix.Stat_t
+	if err := unix.Stat(at+"/root", &root); err != nil {
+		return err
+	}
+	v := view{mounts, root.Dev, root.Ino}
+	if o.view == (view{}) {
+		o.view = v
+	}
+	if v != o.view {
+		return unix.EPERM
+	}
+	return nil
 }
 
 func (o *openLog) add(path string, how use, err error) {

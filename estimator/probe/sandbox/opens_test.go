@@ -91,6 +91,21 @@ os.path.exists("asked-by-python"); os.path.getsize("sub/data"); os.access("real/
 		t.Error(err)
 	}
 
+	// What a process sees under other mounts, or another root, cannot be found again by its name.
+	for _, script := range []string{"unshare -Um cat seen", "unshare -UR real cat /beside"} {
+		p, err := Start(t.Context(), Spec{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Dir: dir, Policy: Policy{RecordOpens: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Wait()
+		if _, complete := p.Seen(); complete {
+			t.Errorf("%s: complete", script)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+
 	plain, err := Start(t.Context(), Spec{Argv: []string{"/bin/true"}, Dir: dir})
 	if err != nil {
 		t.Fatal(err)
