@@ -25,6 +25,7 @@ func TestTimeLapse(t *testing.T) {
 	}{
 		"a_search":              {3 * wide, 5 * wide, "", ""},
 		"unfrozen":              {4 * unfrozen, 7 * unfrozen, "to its end", ""},
+		"a_second_fit":          {3 * wide, 5 * wide, "to its end", ""},
 		"fails_later":           {0, 2 * wide, "up to an error that real batches may not lead to (ValueError: too few batches", ""},
 		"counts_batches":        {0, 2 * wide, "to its end", "counted 180"},
 		"a_checkpoint_too_many": {0, 2 * wide, "in time-lapse", ""},

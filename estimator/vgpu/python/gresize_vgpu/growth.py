@@ -96,13 +96,19 @@ class Growth:
                 sizes = [other for one, other in ((node.left, node.right), (node.right, node.left)) if isinstance(one, (ast.List, ast.Tuple)) and light.maybe_tensor(one, scope)]
             elif isinstance(node, (ast.Call, ast.Subscript)):
                 sizes = sizes_in(node, scope)
-            sizes = list(sizes)
+            sizes = [s for s in sizes if not self._is_part(s, scope)]
             self.motions.bounding = True
             found = [g for size in sizes for g in self.grows(size, scope, most, isinstance(node, ast.Subscript))]
             self.motions.bounding = False
             if found:
                 moving = [s for s in (self.motions.survey(size, scope) for size in sizes) if s.moves()]
                 yield node, None if None in found else max(found), bool(moving) and all(s.by_turns() for s in moving)
+
+    @staticmethod
+    def _is_part(node, scope):
+        """Whether an argument makes a part of a network, whose sizes are looked at where they are."""
+        callee = resolve(node.func, scope) if isinstance(node, ast.Call) else None
+        return isinstance(callee, type) and issubclass(callee, sys.modules["torch"].nn.Module)
 
     def _of_comprehension(self, node, scope):
         made = [node.value] if isinstance(node, ast.DictComp) else [node.elt]
