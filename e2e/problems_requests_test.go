@@ -11,7 +11,7 @@ import (
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // parks is a site's filter that lets a job wait by its priority, as a filter of Slurm's own issue tracker does.
@@ -104,19 +104,16 @@ func TestProblemsOfRequests(t *testing.T) {
 	})
 }
 
-// rateLimited is the release in which the limit came.
-var rateLimited = request.Version{Major: 23, Minor: 2}
-
 // TestRateLimit is a cluster that answers each user only so often: gresized asks as SlurmUser, whom Slurm exempts, and every job is held, tried and changed.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // from 23.02 on; TestThePollIsOneRequestASecond is the part for every change
 	}
-	for _, release := range minicluster.Releases() {
-		t.Run(release, func(t *testing.T) {
-			minicluster.NeedsRelease(t, release, rateLimited)
-			s := otherRelease(t, release, true, func(o *site.Options) {
+	for _, name := range minicluster.Releases() {
+		t.Run(name, func(t *testing.T) {
+			minicluster.NeedsRelease(t, name, release.RateLimit)
+			s := otherRelease(t, name, true, func(o *site.Options) {
 				o.Config = "[policy]\nwatch = \"15s\"\n"
 				o.Cluster.Settings = map[string]string{"SlurmctldParameters": "rl_enable,rl_bucket_size=6,rl_refill_rate=2,rl_refill_period=1"}
 			})

@@ -11,7 +11,7 @@ import (
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // TestTypesAndShards is a site whose table has types and shards, on a release that can change them: the whole way from sbatch through the plugin, the
@@ -21,17 +21,14 @@ func TestTypesAndShards(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // the parts are tested with every change: the rewrites and the daemon without Slurm
 	}
-	for _, release := range minicluster.Releases() {
-		t.Run(release, func(t *testing.T) { typesAndShards(t, release) })
+	for _, name := range minicluster.Releases() {
+		t.Run(name, func(t *testing.T) { typesAndShards(t, name) })
 	}
 }
 
-// changesTypes is the release from which on Slurm can change the type of a pending job's GPU: 23.02.6, to be exact.
-var changesTypes = request.Version{Major: 23, Minor: 2}
-
-func typesAndShards(t *testing.T, release string) {
-	minicluster.NeedsRelease(t, release, changesTypes)
-	s := otherRelease(t, release, false, func(o *site.Options) { o.Config = "[policy]\nwatch = \"15s\"\n" + typeTable })
+func typesAndShards(t *testing.T, name string) {
+	minicluster.NeedsRelease(t, name, release.ReplacesGres)
+	s := otherRelease(t, name, false, func(o *site.Options) { o.Config = "[policy]\nwatch = \"15s\"\n" + typeTable })
 	s.answer(says(t, 7, estimator.Exact))
 	for _, args := range [][]string{{"--gpus=a100:1"}, {"--gres=gpu:a100:1"}, {"--gpus-per-node=a100:1"}, {"--ntasks=1", "--gpus-per-task=a100:1"}} {
 		id := s.submit(args...)
@@ -49,14 +46,14 @@ func TestShares(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // the parts are tested with every change: the rewrites and the daemon without Slurm
 	}
-	for _, release := range minicluster.Releases() {
-		t.Run(release, func(t *testing.T) { shares(t, release) })
+	for _, name := range minicluster.Releases() {
+		t.Run(name, func(t *testing.T) { shares(t, name) })
 	}
 }
 
-func shares(t *testing.T, release string) {
-	minicluster.NeedsRelease(t, release, changesTypes)
-	s := otherRelease(t, release, false, func(o *site.Options) {
+func shares(t *testing.T, name string) {
+	minicluster.NeedsRelease(t, name, release.ReplacesGres)
+	s := otherRelease(t, name, false, func(o *site.Options) {
 		o.Config = "[policy]\nwatch = \"15s\"\n\n[shard]\nper = \"1GiB\"\nmax = 80\n\n[[target]]\nfits = \"80000MiB\"\ngres = \"gpu:a100:1\"\n"
 	})
 	s.answer(says(t, 7, estimator.Exact))

@@ -14,7 +14,7 @@ import (
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // TestVariants is the whole way, from sbatch to the job on another card, on clusters as sites have them.
@@ -23,22 +23,22 @@ func TestVariants(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // slurm/minicluster has the same clusters, without a daemon, for every change
 	}
-	for _, release := range minicluster.Releases() {
+	for _, name := range minicluster.Releases() {
 		for _, v := range []struct {
 			name   string
-			since  request.Version
+			since  *release.Change
 			change func(*minicluster.Options)
 		}{
-			{"auth slurm", request.Version{Major: 23, Minor: 11}, func(o *minicluster.Options) { o.SlurmAuth = true }},
-			{"configless", request.Version{}, func(o *minicluster.Options) { o.Configless = true }},
-			{"extern step", request.Version{}, func(o *minicluster.Options) { o.Settings = map[string]string{"PrologFlags": "contain"} }},
-			{"stepmgr", request.Version{Major: 24, Minor: 5}, func(o *minicluster.Options) {
+			{"auth slurm", release.AuthSlurm, func(o *minicluster.Options) { o.SlurmAuth = true }},
+			{"configless", nil, func(o *minicluster.Options) { o.Configless = true }},
+			{"extern step", nil, func(o *minicluster.Options) { o.Settings = map[string]string{"PrologFlags": "contain"} }},
+			{"stepmgr", release.Stepmgr, func(o *minicluster.Options) {
 				o.Settings = map[string]string{"PrologFlags": "contain", "SlurmctldParameters": "enable_stepmgr"}
 			}},
 		} {
-			t.Run(v.name+" "+release, func(t *testing.T) {
-				minicluster.NeedsRelease(t, release, v.since)
-				s := otherRelease(t, release, true, func(o *site.Options) {
+			t.Run(v.name+" "+name, func(t *testing.T) {
+				minicluster.NeedsRelease(t, name, v.since)
+				s := otherRelease(t, name, true, func(o *site.Options) {
 					o.Config = "[policy]\nwatch = \"15s\"\n"
 					v.change(&o.Cluster)
 				})
@@ -61,9 +61,9 @@ func TestControllerIsLost(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // one that restarts is in TestLife
 	}
-	for _, release := range minicluster.Releases() {
-		t.Run(release, func(t *testing.T) {
-			s := otherRelease(t, release, true, func(o *site.Options) {
+	for _, name := range minicluster.Releases() {
+		t.Run(name, func(t *testing.T) {
+			s := otherRelease(t, name, true, func(o *site.Options) {
 				o.Config = "[policy]\nwatch = \"15s\"\n"
 				o.Hold = 4 * time.Minute
 				o.Cluster.Backup = true
@@ -99,15 +99,15 @@ func TestClients(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // scrontab takes its minute
 	}
-	for _, release := range minicluster.Releases() {
-		s := otherRelease(t, release, true, func(o *site.Options) {
+	for _, name := range minicluster.Releases() {
+		s := otherRelease(t, name, true, func(o *site.Options) {
 			o.Config = "[policy]\nwatch = \"15s\"\n"
 			o.Cluster.Settings = map[string]string{"ScronParameters": "enable"}
 		})
 		s.answer(says(t, 7, estimator.Exact))
 		dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
 		must(t, err)
-		t.Run("sbatch --wait "+release, func(t *testing.T) {
+		t.Run("sbatch --wait "+name, func(t *testing.T) {
 			s := s.in(t)
 			must(t, os.WriteFile(filepath.Join(dir, "wait.sh"), []byte("#!/bin/sh\nexit 3\n"), 0o755))
 			ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
@@ -124,7 +124,7 @@ func TestClients(t *testing.T) {
 				t.Errorf("%q, on %s", states(story), job["NodeList"])
 			}
 		})
-		t.Run("srun in an salloc "+release, func(t *testing.T) {
+		t.Run("srun in an salloc "+name, func(t *testing.T) {
 			s := s.in(t)
 			began := time.Now()
 			out, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "salloc", "--gres=gpu:1", "--constraint=gpu80g", "--mem=200M", "srun", "sh", "-c", "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES")
@@ -133,7 +133,7 @@ func TestClients(t *testing.T) {
 				t.Errorf("%q after %s", out, time.Since(began))
 			}
 		})
-		t.Run("scrontab "+release, func(t *testing.T) {
+		t.Run("scrontab "+name, func(t *testing.T) {
 			s := s.in(t)
 			must(t, os.WriteFile(filepath.Join(dir, "cron"), []byte("#SCRON --gres=gpu:1 --constraint=gpu80g --mem=200M --time=1 --chdir="+dir+" --output="+dir+"/cron.out\n* * * * * echo ran on $SLURMD_NODENAME\n"), 0o644))
 			line := s.row(func() {

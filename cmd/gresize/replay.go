@@ -23,6 +23,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -99,7 +100,7 @@ as not known. Jobs that were never estimated stay as they are.`,
 			if limit < 0 || limit > maxLogLines {
 				return usageError(fmt.Errorf("--limit: %d is not between 0 and %d", limit, maxLogLines))
 			}
-			version, err := request.ParseVersion(slurm)
+			version, err := release.Parse(slurm)
 			if err != nil {
 				return usageError(fmt.Errorf("--slurm-version: %w", err))
 			}

@@ -192,6 +192,9 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("ask Slurm for its version: %w", err)
 	}
+	if why := version.Untried(); why != "" {
+		logger.Warn("this release of Slurm is not known", "why", why)
+	}
 
 	lock, err := lockLog(c.Log.Path)
 	if err != nil {

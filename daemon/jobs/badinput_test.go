@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -74,7 +75,7 @@ func TestRequestsThatNoReleasePrints(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := rules.Decide(policy.Input{Asked: askedOf(r), Estimate: estimate, Version: request.Version{Major: 24, Minor: 11}})
+		d := rules.Decide(policy.Input{Asked: askedOf(r), Estimate: estimate, Version: release.Version{Major: 24, Minor: 11}})
 		for _, a := range d.Change.Set {
 			if a.Key != "Features" && !(a.Key == "TresPerNode" && strings.Contains(text, "shard") && strings.Contains(a.Value, "shard:")) {
 				t.Errorf("%.60q: %s=%s is sent", text, a.Key, a.Value)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/gresize/gresize/slurm/batch"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -119,7 +120,7 @@ func notAnArray(list string) error {
 	if list == "" {
 		return nil
 	}
-	_, err := parseArray(list)
+	_, err := batch.ParseArray(list)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -15,7 +16,7 @@ import (
 // typedSite is a bench on Slurm 24.11 whose table has GPU types, all of the same card.
 func typedSite(t *testing.T, mode Mode) *bench {
 	b := newBench(t, mode, time.Minute)
-	b.manager.config.Version = request.Version{Major: 24, Minor: 11, Micro: 5}
+	b.manager.config.Version = release.Version{Major: 24, Minor: 11, Micro: 5}
 	settings := *b.manager.now()
 	settings.Rules.Rows = []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Gres: "gpu:small:1"}}, {FitsBytes: 80 * gib, Target: request.Target{Gres: "gpu:big:1"}}}
 	b.manager.Configure(settings)

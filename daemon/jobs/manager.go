@@ -23,6 +23,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -110,7 +111,7 @@ type Settings struct {
 // Config is everything that a Manager needs.
 type Config struct {
 	Settings
-	Version request.Version
+	Version release.Version
 	// Release is that of gresize: an answer of another one is not taken from the cache. Empty: any is.
 	Release string
 
@@ -146,7 +147,9 @@ type Manager struct {
 	cancel   context.CancelFunc
 	// backlogged and dropped count submissions that wait to be written, and those that were given up.
 	backlogged, dropped atomic.Int64
-	breaker             *breaker
+	// controller is the release of the slurmctld that asked last, as its SLURM_VERSION_NUMBER; 0: none has asked.
+	controller atomic.Uint32
+	breaker    *breaker
 
 	mu     sync.Mutex
 	open   map[string]*life  // by token
@@ -352,12 +355,13 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	if settings.Mode == Off {
 		return pass
 	}
+	m.compareReleases(r.SlurmVersion)
 	now := time.Now()
 	s := submission{job: describe(r, settings, now), first: decisionlog.Event{At: now}}
 	var array *spool.Array
 	if r.ArrayInx != "" {
 		// One that is not understood is left alone below.
-		if array, _ = parseArray(r.ArrayInx); array != nil {
+		if array, _ = triedOf(r.ArrayInx); array != nil {
 			s.job.Tasks = int64(array.Count)
 		}
 	}
@@ -391,7 +395,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
 	// In shadow mode nothing is dropped and nothing rewritten, but the decision is the one that enforcing would make.
-	targets, options := settings.Rules.Targets(), request.Options{Version: m.config.Version, Own: settings.Rules.Own}
+	targets, options := settings.Rules.Targets(), request.Options{Version: m.releaseOf(&s.job), Own: settings.Rules.Own}
 	asked := s.job.Asked
 	byNode, rewritten := request.ByNode{}, false
 	if oneTask(r) {
@@ -431,6 +435,31 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	return reply
 }
 
+// compareReleases keeps the release of the slurmctld that asks, and says, once for each, that it is not known or not that of scontrol.
+func (m *Manager) compareReleases(number uint32) {
+	if number == 0 || m.controller.Swap(number) == number {
+		return
+	}
+	v := release.OfNumber(number)
+	if why := v.Untried(); why != "" {
+		m.config.Logger.Warn("this release of Slurm is not known", "why", why)
+	}
+	if why := release.Beside(m.config.Version, v); why != "" {
+		m.config.Logger.Warn("slurmctld is of another release than scontrol", "slurmctld", v.String(), "scontrol", m.config.Version.String(), "why", why)
+	}
+}
+
+// releaseOf is the release in whose words a job is changed: that of the slurmctld that asked last, for scontrol hands the words on as they are, whatever its own.
+func (m *Manager) releaseOf(j *decisionlog.Job) release.Version {
+	if number := m.controller.Load(); number != 0 {
+		return release.OfNumber(number)
+	}
+	if v, err := release.Parse(j.SlurmVersion); err == nil {
+		return v
+	}
+	return m.config.Version
+}
+
 // byTheGPU is what was asked for by the GPU, in sbatch's words.
 func byTheGPU(b request.ByNode) string {
 	var words []string
@@ -452,7 +481,7 @@ func describe(r *wire.Request, settings *Settings, now time.Time) decisionlog.Jo
 	j := decisionlog.Job{Token: newToken(), Mode: string(settings.Mode), UID: r.UserID, GID: r.GroupID, Name: r.Name, Partition: r.Partition, Account: r.Account, QOS: r.QOS,
 		WorkDir: r.WorkDir, Asked: asked, Profile: settings.ProfileOf(asked), Fingerprint: fingerprint(r), ScriptSHA256: hex.EncodeToString(script[:]), SubmittedAt: now}
 	if r.SlurmVersion != 0 {
-		j.SlurmVersion = request.VersionOfNumber(r.SlurmVersion).String()
+		j.SlurmVersion = release.OfNumber(r.SlurmVersion).String()
 	}
 	switch limit := r.TimeLimit; {
 	case limit == nil:

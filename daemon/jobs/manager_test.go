@@ -23,6 +23,7 @@ import (
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -208,7 +209,7 @@ func newBenchThatLooks(t testing.TB, mode Mode, hold, poll time.Duration) *bench
 		Probe: ProbeOptions{Partition: "cpu", URL: "http://127.0.0.1:1", TimeLimitMinutes: 5, CPUs: 1, MemoryMiB: 100, Steps: 4, Budget: time.Minute, MaxRunning: 2},
 		Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{"gpu12g": true, "gpu80g": true},
 			Rows: []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Constraint: "gpu12g"}}, {FitsBytes: 80 * gib, Target: request.Target{Constraint: "gpu80g"}}}},
-		ProfileOf: func(request.Request) string { return "a100-80" }}, Version: request.Version{Major: 22, Minor: 5, Micro: 8},
+		ProfileOf: func(request.Request) string { return "a100-80" }}, Version: release.Version{Major: 22, Minor: 5, Micro: 8},
 		Log: log, Spool: files, Slurm: b.slurm, Launcher: b.slurm, Estimator: sevenGiB{}, Logger: slog.New(slog.DiscardHandler)})
 	if err := b.manager.Open(t.Context()); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,6 @@ func TestWhatStaysByTheGPU(t *testing.T) {
 	two, none := uint32(2), shardSite(t, Enforce)
 	none.change(func(s *Settings) { s.Rules.ShardBytes = 0 })
 	old := shardSite(t, Enforce)
-	old.manager.config.Version = request.Version{Major: 22, Minor: 5, Micro: 8}
 	shards := shardSite(t, Enforce)
 	for _, c := range []struct {
 		name   string
@@ -114,7 +113,7 @@ func TestWhatStaysByTheGPU(t *testing.T) {
 		change func(*wire.Request)
 	}{
 		{"no shards on this site", none, func(*wire.Request) {}},
-		{"a release that cannot give them", old, func(*wire.Request) {}},
+		{"a release that cannot give them", old, func(r *wire.Request) { r.SlurmVersion = 0x160508 }},
 		{"two GPUs", shards, func(r *wire.Request) { r.TresPerJob, r.TresPerNode = "", "gres/gpu:2" }},
 		{"two tasks", shards, func(r *wire.Request) { r.NumTasks = &two }},
 		{"the script reads the variable", shards, func(r *wire.Request) {

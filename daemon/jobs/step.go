@@ -358,7 +358,7 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 		all := largestOf(l.seen, a)
 		forAll, l.estimate = &all, &all
 	}
-	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.config.Version, EnvDropped: payload.InnerSrunClear}
+	in := policy.Input{Asked: l.job.Asked, Estimate: *l.estimate, Version: m.releaseOf(&l.job), EnvDropped: payload.InnerSrunClear}
 	if payload.ByNode && !l.enforced() {
 		in.Asked.MemPerTres, in.Asked.CpusPerTres = "", "" // what the plugin would have made of it
 	}

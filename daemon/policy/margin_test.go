@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -27,7 +28,7 @@ func TestMargin(t *testing.T) {
 
 // TestCalibratedMarginDecides: what jobs have used moves a job over the end of a row, in both directions.
 func TestCalibratedMarginDecides(t *testing.T) {
-	in := Input{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, Estimate: estimate(11*gib, estimator.Exact), Version: request.Version{Major: 22, Minor: 5, Micro: 8}}
+	in := Input{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, Estimate: estimate(11*gib, estimator.Exact), Version: release.Version{Major: 22, Minor: 5, Micro: 8}}
 	for _, c := range []struct {
 		given Calibrated
 		fits  string

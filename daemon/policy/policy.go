@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -90,7 +91,7 @@ type Rules struct {
 type Input struct {
 	Asked      request.Request
 	Estimate   estimator.Estimate
-	Version    request.Version
+	Version    release.Version
 	EnvDropped bool
 	// Margin is what is known of such estimates.
 	Margin Calibrated

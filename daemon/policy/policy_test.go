@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -63,7 +64,7 @@ func TestAfterDeath(t *testing.T) {
 	} {
 		rules := table()
 		rules.Upsizing = c.upsizing
-		d := rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: request.Version{Major: 24, Minor: 11, Micro: 5}})
+		d := rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: release.Version{Major: 24, Minor: 11, Micro: 5}})
 		if d.Verdict != c.verdict || d.Code != c.code || d.Profile != c.profile {
 			t.Errorf("%s: %s %s to %q: %s", c.name, d.Verdict, d.Code, d.Profile, d.Reason)
 		}
@@ -74,13 +75,13 @@ func TestAfterDeath(t *testing.T) {
 }
 
 func TestDecide(t *testing.T) {
-	debian12 := request.Version{Major: 22, Minor: 5, Micro: 8}
-	debian13 := request.Version{Major: 24, Minor: 11, Micro: 5}
+	debian12 := release.Version{Major: 22, Minor: 5, Micro: 8}
+	debian13 := release.Version{Major: 24, Minor: 11, Micro: 5}
 	for _, c := range []struct {
 		name     string
 		asked    request.Request
 		estimate estimator.Estimate
-		version  request.Version
+		version  release.Version
 		change   func(*Rules)
 		verdict  Verdict
 		code     string
@@ -179,7 +180,7 @@ func TestDecideNeverTooSmall(t *testing.T) {
 		fits := map[string]int64{"": 80 * gib, "gpu12g": 12 * gib, "gpu40g": 40 * gib, "gpu80g": 80 * gib, "gpu12g|gpu40g": 40 * gib, "ib": 80 * gib}
 		feature := rapid.SampledFrom([]string{"", "gpu12g", "gpu40g", "gpu80g", "gpu12g|gpu40g", "ib"}).Draw(t, "feature")
 		asked := request.Request{TresPerNode: "gres:gpu:1", Features: feature}
-		version := rapid.SampledFrom([]request.Version{{Major: 22, Minor: 5, Micro: 8}, {Major: 24, Minor: 11, Micro: 5}, {Major: 20, Minor: 11, Micro: 4}}).Draw(t, "version")
+		version := rapid.SampledFrom([]release.Version{{Major: 22, Minor: 5, Micro: 8}, {Major: 24, Minor: 11, Micro: 5}, {Major: 20, Minor: 11, Micro: 4}}).Draw(t, "version")
 		e := estimate(rapid.Int64Range(1, 200*gib).Draw(t, "bytes"), rapid.SampledFrom([]estimator.Confidence{estimator.Exact, estimator.High, estimator.Low}).Draw(t, "confidence"))
 		e.Fits = rapid.Bool().Draw(t, "fits")
 		d := rules.Decide(Input{Asked: asked, Estimate: e, Version: version})
@@ -210,7 +211,7 @@ func TestDecideNeverTooSmall(t *testing.T) {
 // TestDecideNamesTheCard: the card of the row that was chosen is what the job is tried on next, and what was found there does not speak for smaller rows.
 func TestDecideNamesTheCard(t *testing.T) {
 	rules := table()
-	in := Input{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, Estimate: estimate(7*gib, estimator.Exact), Version: request.Version{Major: 24, Minor: 11, Micro: 5}}
+	in := Input{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, Estimate: estimate(7*gib, estimator.Exact), Version: release.Version{Major: 24, Minor: 11, Micro: 5}}
 	if d := rules.Decide(in); d.Profile != "rtx3060" || d.FitsBytes != rules.FitsOf("rtx3060") {
 		t.Errorf("chose the card %q of %d bytes", d.Profile, d.FitsBytes)
 	}

@@ -8,12 +8,13 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
 // TestSiteTable is what public sites write into a request, one row each, and what becomes of it.
 func TestSiteTable(t *testing.T) {
-	v22, v24 := request.Version{Major: 22, Minor: 5, Micro: 8}, request.Version{Major: 24, Minor: 11, Micro: 5}
+	v22, v24 := release.Version{Major: 22, Minor: 5, Micro: 8}, release.Version{Major: 24, Minor: 11, Micro: 5}
 	features := func(sizes ...string) Rules {
 		r := Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{}, Cards: map[string]Card{}}
 		for _, s := range sizes {
@@ -47,7 +48,7 @@ func TestSiteTable(t *testing.T) {
 		rules    Rules
 		asked    request.Request
 		estimate estimator.Estimate
-		version  request.Version
+		version  release.Version
 		verdict  Verdict
 		code     string
 		set      string
@@ -155,7 +156,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 	e := estimate(60*gib, estimator.Exact)
 	e.HostPeakBytes = 3 * gib
-	in := Input{Asked: request.Request{TresPerNode: "gres/gpu:1,gres/vram:71", Features: "(ib|fast)&ssd&gpu71g", MemPerNodeMiB: 64 << 10}, Estimate: e, Version: request.Version{Major: 24, Minor: 11}}
+	in := Input{Asked: request.Request{TresPerNode: "gres/gpu:1,gres/vram:71", Features: "(ib|fast)&ssd&gpu71g", MemPerNodeMiB: 64 << 10}, Estimate: e, Version: release.Version{Major: 24, Minor: 11}}
 	for b.Loop() {
 		if d := r.Decide(in); d.Verdict != Rewrite {
 			b.Fatal(d.Reason)

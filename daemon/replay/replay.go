@@ -10,6 +10,7 @@ import (
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -22,7 +23,7 @@ type Player struct {
 	// ProfileOf chooses the GPU profile on which a request is probed first.
 	ProfileOf func(request.Request) string
 	// Version is the release of Slurm for jobs of which the log does not know it.
-	Version request.Version
+	Version release.Version
 }
 
 // Result is what the rules make of a job.
@@ -40,7 +41,7 @@ type Result struct {
 
 // Decide goes the way of the daemon, with the margin that had been learnt when the job was decided: it looks at the estimate on the first card, and where that points to another card, at the one on that card.
 func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, margin decisionlog.Margin) Result {
-	version, err := request.ParseVersion(job.SlurmVersion)
+	version, err := release.Parse(job.SlurmVersion)
 	assumed := err != nil
 	if assumed {
 		version = p.Version

@@ -8,6 +8,7 @@ import (
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -52,7 +53,7 @@ func TestDecidesAsTheDaemonDoes(t *testing.T) {
 		}(), []estimator.Estimate{estimateOn("a100-80", 8)}, decisionlog.LeaveAlone, policy.CodeOutsideScope, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := Player{Rules: c.rules, ProfileOf: func(request.Request) string { return "a100-80" }, Version: request.Version{Major: 22, Minor: 5}}
+			p := Player{Rules: c.rules, ProfileOf: func(request.Request) string { return "a100-80" }, Version: release.Version{Major: 22, Minor: 5}}
 			job := decisionlog.Job{Account: "physics", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}
 			got := p.Decide(job, c.estimates, decisionlog.Margin{})
 			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion || (got.Untried != "") != (c.code == CodeNoEstimate) {
@@ -64,7 +65,7 @@ func TestDecidesAsTheDaemonDoes(t *testing.T) {
 
 // TestReleaseOfTheLogCounts: what a release of Slurm cannot change stays, whatever is assumed of others.
 func TestReleaseOfTheLogCounts(t *testing.T) {
-	p := Player{ProfileOf: func(request.Request) string { return "a100-80" }, Version: request.Version{Major: 24, Minor: 11}, Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.High},
+	p := Player{ProfileOf: func(request.Request) string { return "a100-80" }, Version: release.Version{Major: 24, Minor: 11}, Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.High},
 		Rows: []policy.Row{{FitsBytes: 12 << 30, Target: request.Target{Gres: "gpu:small:1"}}, {FitsBytes: 80 << 30, Target: request.Target{Gres: "gpu:large:1"}}}}}
 	job := decisionlog.Job{Asked: request.Request{TresPerNode: "gres:gpu:1"}, SlurmVersion: "22.05.8"}
 	estimates := []estimator.Estimate{estimateOn("a100-80", 8)}

@@ -54,7 +54,7 @@ func TestReadSubmission(t *testing.T) {
 		want  Submission
 		fault string
 	}{
-		{"job.sh --lr 0.1", Submission{Args: []string{"--lr", "0.1"}, Dir: dir + "/sub", Name: "fromscript", Nodes: 1, Tasks: 4, GPUs: 2, Array: &ArrayTask{Task: 3, Min: 3, Max: 20, Count: 5, Step: 1}, given: []string{"SLURM_JOB_PARTITION=gpu"}}, ""},
+		{"job.sh --lr 0.1", Submission{Args: []string{"--lr", "0.1"}, Dir: dir + "/sub", Name: "fromscript", Nodes: 1, Tasks: 4, GPUs: 2, Array: &ArrayTask{Task: 3, Min: 3, Max: 20, Count: 5, Step: 2}, given: []string{"SLURM_JOB_PARTITION=gpu"}}, ""},
 		{"-J other -G4 -N 2 --ntasks-per-node 2 -c 8 --array=7 --chdir /tmp job.sh", Submission{Dir: "/tmp", Name: "other", Nodes: 2, Tasks: 2, GPUs: 2, CPUsPerTask: 8, Array: &ArrayTask{Task: 7, Min: 7, Max: 7, Count: 1, Step: 1}, given: []string{"SLURM_GPUS=4", "SLURM_JOB_PARTITION=gpu"}}, ""},
 		{"--gpus-per-task=1 -n 3 plain.sh", Submission{Dir: dir, Name: "plain.sh", Nodes: 1, Tasks: 3, GPUs: 3, given: []string{"SLURM_GPUS_PER_TASK=1"}}, ""},
 		{"--gpus=h100:4 --nodes=2 plain.sh", Submission{Dir: dir, Name: "plain.sh", Nodes: 2, Tasks: 1, GPUs: 2, given: []string{"SLURM_GPUS=h100:4"}}, ""},
@@ -66,7 +66,7 @@ func TestReadSubmission(t *testing.T) {
 		{"wrong.sh", Submission{}, "unknown flag: --gresx"},
 		{"word.sh", Submission{}, `"gpu:1" is no option`},
 		{"--ntasks=none plain.sh", Submission{}, "--ntasks=none: a positive number"},
-		{"--array=5-1 plain.sh", Submission{}, "no list of tasks"},
+		{"--array=5-1 plain.sh", Submission{}, "no list of array tasks"},
 		{"--gres=gpu:1:2:3 plain.sh", Submission{}, "not understood"},
 		{"/ ", Submission{}, "is no file"},
 		{"--wrap=true plain.sh", Submission{}, "one of them"},

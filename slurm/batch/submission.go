@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gresize/gresize/slurm/request"
 	"github.com/spf13/pflag"
+
+	"github.com/gresize/gresize/slurm/request"
 )
 
 // MaxScriptBytes is the most that slurmctld takes of a script by default (max_script_size).
@@ -193,9 +194,11 @@ func (o options) fill(s *Submission) (err error) {
 		}
 	}
 	if list := o.value("array"); list != "" {
-		if s.Array, err = arrayTask(list); err != nil {
+		a, err := ParseArray(list)
+		if err != nil {
 			return fmt.Errorf("sbatch: --array=%.60s: %w", list, err)
 		}
+		s.Array = &ArrayTask{Task: a.Min, Count: a.Count, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
 	for part := range strings.SplitSeq(o.value("export"), ",") {
 		if strings.Contains(part, "=") {
@@ -248,33 +251,6 @@ func (o options) countGPUs(s *Submission) error {
 // Node is the job on its first node.
 func (s Submission) Node() Node {
 	return Node{SubmitDir: s.SubmitDir, Name: s.Name, Tasks: s.Tasks, GPUs: s.GPUs, CPUsPerTask: s.CPUsPerTask, Array: s.Array, Given: s.given}
-}
-
-// arrayTask is the first task of a list such as 0-15:4%2 or 1,3,5-7.
-func arrayTask(list string) (*ArrayTask, error) {
-	list, _, _ = strings.Cut(list, "%")
-	a := ArrayTask{Step: 1, Min: 1<<32 - 1}
-	for part := range strings.SplitSeq(list, ",") {
-		span, stepText, hasStep := strings.Cut(part, ":")
-		low, high, isSpan := strings.Cut(span, "-")
-		if !isSpan {
-			high = low
-		}
-		if !hasStep {
-			stepText = "1"
-		}
-		from, err1 := strconv.ParseUint(low, 10, 31)
-		to, err2 := strconv.ParseUint(high, 10, 31)
-		step, err3 := strconv.ParseUint(stepText, 10, 31)
-		if err1 != nil || err2 != nil || err3 != nil || step == 0 || to < from {
-			return nil, fmt.Errorf("%.40q is no list of tasks", part)
-		}
-		last := from + (to-from)/step*step
-		a.Count += uint32((to-from)/step + 1)
-		a.Min, a.Max, a.Step = min(a.Min, uint32(from)), max(a.Max, uint32(last)), uint32(step)
-	}
-	a.Task = a.Min
-	return &a, nil
 }
 
 // StandInJobID is the job's id where no slurmctld gave one.

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -70,7 +71,7 @@ func New(config Config) *Client {
 }
 
 // Version asks for the release of the installed commands.
-func (c *Client) Version(ctx context.Context) (request.Version, error) {
+func (c *Client) Version(ctx context.Context) (release.Version, error) {
 	var text []byte
 	err := c.run(ctx, c.config.Scontrol, []string{"--version"}, func(out io.Reader) error {
 		var err error
@@ -78,9 +79,9 @@ func (c *Client) Version(ctx context.Context) (request.Version, error) {
 		return err
 	})
 	if err != nil {
-		return request.Version{}, err
+		return release.Version{}, err
 	}
-	return request.ParseVersion(string(text))
+	return release.Parse(string(text))
 }
 
 // Ping asks whether a controller answers.

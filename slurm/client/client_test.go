@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -104,7 +105,7 @@ func TestFailures(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	v, err := fake(t, "echo slurm-wlm 22.05.8").Version(context.Background())
-	if err != nil || v != (request.Version{Major: 22, Minor: 5, Micro: 8}) {
+	if err != nil || v != (release.Version{Major: 22, Minor: 5, Micro: 8}) {
 		t.Errorf("%v %v", v, err)
 	}
 }
@@ -138,7 +139,7 @@ esac
 	if err := c.Update(ctx, 1, 7, nil, Start{}); !errors.As(err, &failed) || failed.ExitCode != 1 || !strings.Contains(err.Error(), "Ungültige") {
 		t.Errorf("a refused update: %v", err)
 	}
-	if v, err := c.Version(ctx); err == nil && v != (request.Version{Major: 22, Minor: 5, Micro: 8}) {
+	if v, err := c.Version(ctx); err == nil && v != (release.Version{Major: 22, Minor: 5, Micro: 8}) {
 		t.Errorf("version %s", v)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // Level says what a finding means.
@@ -86,7 +86,7 @@ func Check(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return r, fmt.Errorf("%s -V: %w", o.Slurmctld, err)
 	}
-	running, err := request.ParseVersion(string(out))
+	running, err := release.Parse(string(out))
 	if err != nil {
 		return r, fmt.Errorf("%s -V: %w", o.Slurmctld, err)
 	}
@@ -126,7 +126,7 @@ func Check(ctx context.Context, o Options) (Report, error) {
 }
 
 // checkNames looks at what slurmctld looks up.
-func (r *Report) checkNames(o Options, plugin *elf.File, running request.Version, library string) {
+func (r *Report) checkNames(o Options, plugin *elf.File, running release.Version, library string) {
 	table, err := plugin.DynamicSymbols()
 	if err != nil {
 		r.add(Refuse, "%s has no table of symbols: %v", o.Plugin, err)
@@ -156,7 +156,7 @@ func (r *Report) checkNames(o Options, plugin *elf.File, running request.Version
 		return
 	}
 	number := plugin.ByteOrder.Uint32(raw)
-	stamped := request.VersionOfNumber(number)
+	stamped := release.OfNumber(number)
 	switch {
 	case stamped == running:
 		r.add(OK, "built for Slurm %s, which is what slurmctld is", stamped)
@@ -253,6 +253,6 @@ func libraryOf(controller *elf.File) (string, error) {
 }
 
 // Stamp is the number of a release as plugins carry it.
-func Stamp(v request.Version) []byte {
+func Stamp(v release.Version) []byte {
 	return binary.NativeEndian.AppendUint32(nil, uint32(v.Major)<<16|uint32(v.Minor)<<8|uint32(v.Micro))
 }

@@ -8,19 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 const slurmctld = "/usr/sbin/slurmctld"
 
 // machine is the release of this machine and a plugin for it.
-func machine(t *testing.T) (request.Version, string) {
+func machine(t *testing.T) (release.Version, string) {
 	t.Helper()
 	out, err := exec.Command(slurmctld, "-V").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := request.ParseVersion(string(out))
+	v, err := release.Parse(string(out))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := func(change func(*request.Version)) []byte {
+	other := func(change func(*release.Version)) []byte {
 		v := version
 		change(&v)
 		edited := bytes.ReplaceAll(good, Stamp(version), Stamp(v))
@@ -53,9 +53,9 @@ func TestCheck(t *testing.T) {
 		says       string
 	}{
 		{"its own release", "JobSubmitPlugins=lua,gresize\n", good, false, "names gresize, as the last"},
-		{"another micro", "JobSubmitPlugins=gresize,lua # gresize\n", other(func(v *request.Version) { v.Micro++ }), false, "takes that number over"},
-		{"another minor", "", other(func(v *request.Version) { v.Minor++ }), true, "would not start with it"},
-		{"another major", "", other(func(v *request.Version) { v.Major += 2 }), true, "would not start with it"},
+		{"another micro", "JobSubmitPlugins=gresize,lua # gresize\n", other(func(v *release.Version) { v.Micro++ }), false, "takes that number over"},
+		{"another minor", "", other(func(v *release.Version) { v.Minor++ }), true, "would not start with it"},
+		{"another major", "", other(func(v *release.Version) { v.Major += 2 }), true, "would not start with it"},
 		{"text", "", []byte("#!/bin/sh\n"), true, "no shared object"},
 		{"cut short", "", good[:len(good)/3], true, ""},
 		{"empty", "", nil, true, "no shared object"},

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // The partitions of every cluster that has nodes for them.
@@ -236,7 +236,7 @@ func (c *Cluster) gresConf() string {
 }
 
 // hasShards tells whether the node is given shards: Slurm knows them from 22.05.
-func (c *Cluster) hasShards(n Node) bool { return n.Shards > 0 && c.version.AtLeast(22, 5, 0) }
+func (c *Cluster) hasShards(n Node) bool { return n.Shards > 0 && release.Shards.In(c.version) }
 
 // gresTypes are the kinds of resources of all nodes.
 func (c *Cluster) gresTypes() []string {
@@ -263,11 +263,11 @@ func (c *Cluster) gresTypes() []string {
 }
 
 // cgroupConf keeps slurmd from looking for cgroups, without which it dies: each release has its own word for that, and the oldest looks for none.
-func cgroupConf(v request.Version) string {
+func cgroupConf(v release.Version) string {
 	switch {
-	case v.AtLeast(24, 5, 0):
+	case release.CgroupDisabled.In(v):
 		return "CgroupPlugin=disabled\n"
-	case v.AtLeast(21, 8, 0):
+	case release.CgroupPlugin.In(v):
 		return "CgroupPlugin=cgroup/v1\n"
 	}
 	return ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -52,7 +52,7 @@ func TestParseStat(t *testing.T) {
 }
 
 func TestTwoGPUsShareTheShards(t *testing.T) {
-	c := &Cluster{dir: "/d", version: request.Version{Major: 22, Minor: 5, Micro: 8}, nodePorts: []int{1},
+	c := &Cluster{dir: "/d", version: release.Version{Major: 22, Minor: 5, Micro: 8}, nodePorts: []int{1},
 		opts: Options{Nodes: []Node{{Name: "g", CPUs: 1, RealMemoryMiB: 1, GPUs: 2, Shards: 10, Counted: []string{"vram:40"}}}}}
 	want := "NodeName=g Name=gpu File=/d/dev/g/nvidia1\nNodeName=g Name=shard Count=5 File=/d/dev/g/nvidia1\n"
 	if got := c.gresConf(); !strings.Contains(got, want) {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // lockName is held with flock while a cluster's process lives. The kernel drops it when that process dies, however it dies.
@@ -159,7 +161,7 @@ func copyFile(source, target string) (err error) {
 // checkVariant tells what the cluster cannot be.
 func (c *Cluster) checkVariant() error {
 	switch {
-	case c.opts.SlurmAuth && !c.version.AtLeast(23, 11, 0):
+	case c.opts.SlurmAuth && !release.AuthSlurm.In(c.version):
 		return fmt.Errorf("minicluster: Slurm %s knows munge only", c.version)
 	case c.opts.Configless && c.opts.Root == "":
 		return errors.New("minicluster: nodes without a configuration look for munge in its usual place, which is this machine's own: they need a root")

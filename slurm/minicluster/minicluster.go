@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // Options say what the cluster is made of. Default gives the usual ones.
@@ -107,7 +107,7 @@ type Cluster struct {
 	nodePorts      []int
 	systemPlugins  string
 	slurmUser      account
-	version        request.Version
+	version        release.Version
 	// anchor is the process whose mount namespace has the other root, when there is one.
 	anchor *daemon
 	// hasVGPUPrograms tells that share/vgpu-bin is there.
@@ -481,7 +481,7 @@ func (c *Cluster) Stop() {
 func (c *Cluster) Dir() string { return c.dir }
 
 // Version is the release of Slurm that runs.
-func (c *Cluster) Version() request.Version { return c.version }
+func (c *Cluster) Version() release.Version { return c.version }
 
 // Conf is the path of slurm.conf.
 func (c *Cluster) Conf() string { return c.conf() }

@@ -6,11 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
-
-// releases are those of Slurm that tools/setup puts into folders, the oldest first; tools/slurmroot/releases reads them here, too.
-var releases = []string{"20.11", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"}
 
 // everyChange are those of them on which every change is tested: one in the middle and the newest.
 var everyChange = []string{"24.11", "26.05"}
@@ -24,7 +21,7 @@ func Releases() []string {
 	case len(chosen) > 0:
 		return chosen
 	case os.Getenv("GRESIZE_NIGHTLY") != "":
-		return slices.Clone(releases)
+		return slices.Clone(release.Names)
 	}
 	return slices.Clone(everyChange)
 }
@@ -32,7 +29,7 @@ func Releases() []string {
 // KnownReleases are all of them in `make nightly`, whatever release the tests run on.
 func KnownReleases() []string {
 	if os.Getenv("GRESIZE_NIGHTLY") != "" {
-		return slices.Clone(releases)
+		return slices.Clone(release.Names)
 	}
 	return slices.Clone(everyChange)
 }
@@ -57,10 +54,13 @@ func RootForTest(t Testing, release string) string {
 }
 
 // NeedsRelease skips a test about something that a release of Slurm has not yet.
-func NeedsRelease(t Testing, release string, since request.Version) {
+func NeedsRelease(t Testing, name string, change *release.Change) {
 	t.Helper()
-	if v, err := request.ParseVersion(release); err != nil || !v.AtLeast(since.Major, since.Minor, 0) {
-		t.Skipf("Slurm %s has no such thing: it came with %02d.%02d", release, since.Major, since.Minor)
+	if change == nil {
+		return
+	}
+	if v, err := release.Parse(name); err != nil || !v.AtLeast(change.Since.Major, change.Since.Minor, 0) {
+		t.Skipf("before %s, Slurm %s has not: %s", change.Since, name, change.What)
 	}
 }
 

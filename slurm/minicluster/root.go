@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // enterRoot is run in a mount namespace of its own and changes into another root: what is mounted here is seen by the cluster's processes alone
@@ -138,7 +138,7 @@ func (c *Cluster) Process(asUser, dir, program string, args ...string) (*exec.Cm
 }
 
 // readVersion asks the Slurm of the cluster which release it is.
-func readVersion(ctx context.Context, root, slurmctld string) (request.Version, error) {
+func readVersion(ctx context.Context, root, slurmctld string) (release.Version, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, slurmctld, "-V")
@@ -149,7 +149,7 @@ func readVersion(ctx context.Context, root, slurmctld string) (request.Version, 
 	}
 	out, err := cmd.Output()
 	if err != nil {
-		return request.Version{}, fmt.Errorf("minicluster: %s -V: %w", slurmctld, err)
+		return release.Version{}, fmt.Errorf("minicluster: %s -V: %w", slurmctld, err)
 	}
-	return request.ParseVersion(string(out))
+	return release.Parse(string(out))
 }

@@ -3,6 +3,8 @@ package request
 import (
 	"strconv"
 	"strings"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // gpuOptions are the options of sbatch that are a field each, by their long names.
@@ -16,7 +18,7 @@ var shortOptions = map[string]string{"-G": "gpus", "-C": "constraint"}
 
 // ParseArgs reads the options of sbatch that say which GPU a job wants, as the release stores them in the job. rest is what says nothing of
 // that and what is not understood, in order and unchanged. The arguments end before the script's name.
-func ParseArgs(args []string, v Version) (r Request, rest []string) {
+func ParseArgs(args []string, v release.Version) (r Request, rest []string) {
 	var typed typedOptions
 	for i := 0; i < len(args); i++ {
 		name, value, used := option(args[i:])
@@ -70,7 +72,7 @@ type typedOptions struct {
 }
 
 // take keeps an option and tells whether it was understood.
-func (t *typedOptions) take(name, value string, v Version) bool {
+func (t *typedOptions) take(name, value string, v release.Version) bool {
 	if _, ours := gpuOptions[name]; ours {
 		stored, ok := storedList(name, value, v)
 		if ok {
@@ -124,8 +126,8 @@ func joined(first, second string) string {
 }
 
 // storedList spells the value of an option as the release stores it.
-func storedList(name, value string, v Version) (string, bool) {
-	if name == "tres-per-task" && !v.AtLeast(23, 2, 0) {
+func storedList(name, value string, v release.Version) (string, bool) {
+	if name == "tres-per-task" && !release.TresPerTask.In(v) {
 		return "", false
 	}
 	parts := strings.Split(value, ",")
@@ -146,8 +148,7 @@ func storedList(name, value string, v Version) (string, bool) {
 		if e.Name == "" || e.Prefix != "" {
 			return "", false
 		}
-		if name == "gpus-per-task" && v.AtLeast(23, 11, 0) {
-			// There the field is a list of all resources of a task, whose counts stand behind an equals sign.
+		if name == "gpus-per-task" && release.TaskEquals.In(v) {
 			p = "gpu=" + strconv.FormatUint(e.Count, 10)
 			if e.Type != "" {
 				p = "gpu:" + e.Type + "=" + strconv.FormatUint(e.Count, 10)
@@ -177,7 +178,7 @@ func mebibytes(s string) (uint64, bool) {
 
 // Args are the options of sbatch that make the release store this request. ok is false when no options do: such a request can be read and changed, but
 // not typed.
-func (r Request) Args(v Version) (args []string, ok bool) {
+func (r Request) Args(v release.Version) (args []string, ok bool) {
 	ok = true
 	for _, f := range Fields {
 		if value := r.Get(f); value != "" {
@@ -205,7 +206,7 @@ func (r Request) Args(v Version) (args []string, ok bool) {
 var optionNames = map[Field][]string{PerNode: {"gres"}, PerJob: {"gpus"}, PerSocket: {"gpus-per-socket"}, PerTask: {"gpus-per-task", "tres-per-task"}}
 
 // argOf is the option for a field, the first that the release stores as the value.
-func argOf(f Field, value string, v Version) (arg string, ok bool) {
+func argOf(f Field, value string, v release.Version) (arg string, ok bool) {
 	for _, name := range optionNames[f] {
 		text := typedText(name, value)
 		arg = "--" + name + "=" + text

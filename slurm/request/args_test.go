@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 func TestParseArgs(t *testing.T) {
 	for _, c := range []struct {
 		args string
-		v    Version
+		v    release.Version
 		want Request
 		rest string
 	}{
@@ -25,6 +27,7 @@ func TestParseArgs(t *testing.T) {
 		{"--gpus-per-node=1 --gres=shard:4", v22, Request{TresPerNode: "gres:gpu:1,gres:shard:4"}, ""},
 		{"--gres=mps:50 --gpus-per-socket=1", v24, Request{TresPerNode: "gres/mps:50", TresPerSocket: "gres/gpu:1"}, ""},
 		{"--gpus-per-task=1", v22, Request{TresPerTask: "gres:gpu:1"}, ""},
+		{"--gpus-per-task=1", release.Version{Major: 23, Minor: 11, Micro: 11}, Request{TresPerTask: "gres/gpu:1"}, ""},
 		{"--gpus-per-task=1", v24, Request{TresPerTask: "gres/gpu=1"}, ""},
 		{"--gpus-per-task=a100:2", v24, Request{TresPerTask: "gres/gpu:a100=2"}, ""},
 		{"--tres-per-task=cpu=2,gres/gpu:1", v24, Request{TresPerTask: "cpu=2,gres/gpu:1"}, ""},
@@ -59,7 +62,7 @@ func TestParsePrintParse(t *testing.T) {
 	names := []string{"--gres=", "--gpus=", "--gpus-per-node=", "--gpus-per-socket=", "--gpus-per-task=", "--tres-per-task=", "--mem-per-gpu=", "--cpus-per-gpu=", "--constraint=", "--mem=", "-G", "-C", "--time=", ""}
 	values := rapid.OneOf(list(gpu), list(gres), count, rapid.StringMatching(`[a-z&|()]{1,8}`), rapid.String())
 	rapid.Check(t, func(t *rapid.T) {
-		v := rapid.SampledFrom([]Version{v20, v22, v24}).Draw(t, "release")
+		v := rapid.SampledFrom([]release.Version{v20, v22, v24}).Draw(t, "release")
 		var args []string
 		for range rapid.IntRange(0, 6).Draw(t, "options") {
 			args = append(args, rapid.SampledFrom(names).Draw(t, "name")+values.Draw(t, "value"))

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // TestNothingIsAskedForByTheGPU: memory and CPUs by the GPU, which some select plugins refuse and which exclude other options, are never sent, there or back.
@@ -17,7 +19,7 @@ func TestNothingIsAskedForByTheGPU(t *testing.T) {
 		}
 		target := Target{Constraint: rapid.SampledFrom([]string{"", "x"}).Draw(t, "constraint"), Gres: rapid.SampledFrom([]string{"", "gpu:v100:1"}).Draw(t, "gres"),
 			Shards: rapid.SampledFrom([]uint64{0, 8}).Draw(t, "shards"), Counted: rapid.SampledFrom([]string{"", "vram:4"}).Draw(t, "counted"), MemPerNodeMiB: rapid.Uint64Range(0, 4096).Draw(t, "host")}
-		change, err := from.Change(target, Options{Version: rapid.SampledFrom([]Version{v20, v22, v24}).Draw(t, "version"), EnvDropped: rapid.Bool().Draw(t, "dropped")})
+		change, err := from.Change(target, Options{Version: rapid.SampledFrom([]release.Version{v20, v22, v24}).Draw(t, "version"), EnvDropped: rapid.Bool().Draw(t, "dropped")})
 		if err != nil {
 			return
 		}
@@ -38,7 +40,7 @@ func TestByNodeOpensShards(t *testing.T) {
 			CpusPerTres: rapid.SampledFrom([]string{"", "gres/gpu:2", "gres/gpu:99999", "x"}).Draw(t, "cpus"),
 		}
 		targets := rapid.SampledFrom([][]Target{nil, {{Constraint: "x"}}, {{Shards: 1}}}).Draw(t, "targets")
-		o := Options{Version: rapid.SampledFrom([]Version{v20, v22, v24}).Draw(t, "version")}
+		o := Options{Version: rapid.SampledFrom([]release.Version{v20, v22, v24}).Draw(t, "version")}
 		environment := rapid.SliceOf(rapid.SampledFrom([]string{"SLURM_MEM_PER_GPU=8192", "SLURM_CPUS_PER_GPU=2", "SLURM_GPUS=1", "SLURM_GPUS_PER_NODE=1", "A=1"})).Draw(t, "environment")
 		script := rapid.SampledFrom([]string{"", "echo $SLURM_MEM_PER_GPU", "echo $SLURM_GPUS"}).Draw(t, "script")
 		b, ok := from.ByNode(targets, o, environment, script)

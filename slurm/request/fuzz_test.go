@@ -3,6 +3,8 @@ package request
 import (
 	"strings"
 	"testing"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // FuzzParseArgs reads the options of sbatch as a user types them, for each release that spells them in another way. What is left over are words of his, in their order.
@@ -12,7 +14,7 @@ func FuzzParseArgs(f *testing.F) {
 		f.Add(line, "slurm 24.11.5-1")
 	}
 	f.Fuzz(func(t *testing.T, line, version string) {
-		v, err := ParseVersion(version)
+		v, err := release.Parse(version)
 		if err == nil && (v.Major < 0 || v.Major > 99 || v.Micro > 999) {
 			t.Fatalf("%q is %v", version, v)
 		}

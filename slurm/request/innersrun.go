@@ -3,6 +3,8 @@ package request
 import (
 	"slices"
 	"strings"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // srunVariables are the variables that sbatch leaves in a job's environment and that an srun inside the job reads as options again, by the
@@ -48,7 +50,7 @@ func (r Request) InnerSrun(targets []Target, o Options, environment []string, sc
 			return InnerSrun{}
 		}
 	}
-	if asks[0].Field == PerTask && o.Version.bindingHidesShards() && slices.ContainsFunc(targets, func(t Target) bool { return t.Shards > 0 }) &&
+	if asks[0].Field == PerTask && release.BindingHidesShards.In(o.Version) && slices.ContainsFunc(targets, func(t Target) bool { return t.Shards > 0 }) &&
 		has(environment, bindVariable) && slices.Contains(environment, "SLURM_NTASKS=1") {
 		if speaksOf(script, bindVariable) {
 			return InnerSrun{}

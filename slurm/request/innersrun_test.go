@@ -5,17 +5,19 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 func TestInnerSrun(t *testing.T) {
 	typed, shards, feature := Target{Gres: "gpu:v100:1"}, Target{Shards: 8}, Target{Constraint: "gpu12g"}
 	env := []string{"PATH=/bin", "SLURM_GPUS=a100:1", "SLURM_GPUS_PER_NODE=a100:1", "SLURM_GPUS_PER_TASK=1", "SLURM_TRES_PER_TASK=gres/gpu:1"}
-	v26, bound := Version{26, 5, 5}, []string{"SLURM_NTASKS=1", "SLURM_TRES_PER_TASK=gres/gpu=1", "SLURM_TRES_BIND=gres/gpu:per_task:1"}
+	v26, bound := release.Version{Major: 26, Minor: 5, Micro: 5}, []string{"SLURM_NTASKS=1", "SLURM_TRES_PER_TASK=gres/gpu=1", "SLURM_TRES_BIND=gres/gpu:per_task:1"}
 	for _, c := range []struct {
 		name        string
 		request     Request
 		targets     []Target
-		version     Version
+		version     release.Version
 		environment []string
 		script      string
 		drop        string

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // Entry is one element of a list of trackable resources, e.g. gres:gpu:a100:1.
@@ -123,7 +125,7 @@ func plainWord(s string) bool {
 }
 
 // newEntry spells an entry for one release of Slurm.
-func newEntry(v Version, name, kind string, count uint64) Entry {
+func newEntry(v release.Version, name, kind string, count uint64) Entry {
 	body := name
 	if kind != "" {
 		body += ":" + kind

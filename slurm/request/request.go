@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // Field is a field of a job that can name GPUs; its value is the key that `scontrol update` understands.
@@ -199,7 +201,7 @@ type Change struct {
 
 // Options are the circumstances of a change.
 type Options struct {
-	Version Version
+	Version release.Version
 	// Own are the features of the site's table; see MergeFeatures.
 	Own map[string]bool
 	// EnvDropped says that no variable of the job's environment asks for the old resource, see InnerSrun.
@@ -283,7 +285,7 @@ func changeType(result *Request, ask Ask, gres string, o Options) error {
 	if ask.Type != "" && !o.EnvDropped {
 		return refuse(CodeInnerSrun, "an srun inside the job would still ask for type %s", ask.Type)
 	}
-	if !o.Version.replacesGres() {
+	if !release.ReplacesGres.In(o.Version) {
 		// An untyped request can be given a type by moving it to another field, but no later update takes the type away
 		// again: a job that no node can then run would be stuck for ever (tried on 22.05.8).
 		return refuse(CodeSlurmVersion, "Slurm %s cannot change the GPU type of a pending job to %q in a way that could be undone", o.Version, want.Type)
@@ -293,7 +295,7 @@ func changeType(result *Request, ask Ask, gres string, o Options) error {
 }
 
 func changeToShards(result *Request, ask Ask, shards uint64, o Options) error {
-	if !o.Version.replacesGres() {
+	if !release.ReplacesGres.In(o.Version) {
 		return refuse(CodeSlurmVersion, "Slurm %s cannot change a GPU of a pending job to shards", o.Version)
 	}
 	if ask.Count != 1 {
@@ -325,7 +327,7 @@ func (r Request) changeShards(ask Ask, target Target, o Options) (Change, error)
 	if ask.Field != PerNode || ask.Count < 1 || r.MemPerTres != "" || r.CpusPerTres != "" {
 		return Change{}, refuse(CodeSharesGPU, "only shards of a node (--gres) can be changed, this one is %s", r)
 	}
-	if !o.Version.AtLeast(22, 5, 0) {
+	if !release.Shards.In(o.Version) {
 		return Change{}, refuse(CodeSlurmVersion, "Slurm %s has no shards", o.Version)
 	}
 	result := r
@@ -344,7 +346,7 @@ func changeCount(result *Request, counted string, o Options) error {
 	if want.Name == "" || want.Name == "gpu" || want.Name == "shard" || want.Name == "mps" || want.Type != "" {
 		return refuse(CodeSpelling, "the target %q is no count of a resource", counted)
 	}
-	if result.TresPerSocket != "" && !o.Version.replacesGres() {
+	if result.TresPerSocket != "" && !release.ReplacesGres.In(o.Version) {
 		return refuse(CodeSlurmVersion, "Slurm %s refuses a %s beside --gpus-per-socket in an update of a pending job", o.Version, want.Name)
 	}
 	entry := newEntry(o.Version, want.Name, "", want.Count)
@@ -358,7 +360,7 @@ func changeCount(result *Request, counted string, o Options) error {
 		}
 	}
 	if !asked {
-		if !o.Version.replacesGres() {
+		if !release.ReplacesGres.In(o.Version) {
 			// A job that no node can run keeps the count then, whatever is put back (tried on 22.05.8).
 			return refuse(CodeSlurmVersion, "Slurm %s cannot add %s to a pending job in a way that could be undone", o.Version, want.Name)
 		}

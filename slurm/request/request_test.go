@@ -2,17 +2,18 @@ package request
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/gresize/gresize/slurm/release"
 )
 
 var (
-	v20 = Version{20, 11, 4}
-	v22 = Version{22, 5, 8}
-	v24 = Version{24, 11, 5}
+	v20 = release.Version{Major: 20, Minor: 11, Micro: 4}
+	v22 = release.Version{Major: 22, Minor: 5, Micro: 8}
+	v24 = release.Version{Major: 24, Minor: 11, Micro: 5}
 )
 
 func TestParseListReadsEverySpelling(t *testing.T) {
@@ -49,7 +50,7 @@ func TestEntryHasTheSameMeaningInEveryRelease(t *testing.T) {
 		name := rapid.SampledFrom([]string{"gpu", "shard", "vram"}).Draw(t, "name")
 		kind := rapid.OneOf(rapid.Just(""), rapid.StringMatching(`[a-z][a-z0-9_.-]{0,10}[a-z]`)).Draw(t, "type")
 		count := rapid.Uint64Range(1, 1<<40).Draw(t, "count")
-		for _, v := range []Version{v20, v22, v24} {
+		for _, v := range []release.Version{v20, v22, v24} {
 			e := parseEntry(newEntry(v, name, kind, count).Raw)
 			if e.Name != name || e.Type != kind || e.Count != count || e.Prefix != v.Prefix() {
 				t.Fatalf("%s: %+v", v, e)
@@ -76,7 +77,7 @@ func TestChange(t *testing.T) {
 		name    string
 		request Request
 		target  Target
-		version Version
+		version release.Version
 		dropped bool
 		want    string // assignments, or the code of a refusal
 	}{
@@ -234,27 +235,6 @@ func TestConjuncts(t *testing.T) {
 			t.Errorf("%q was read as %v", text, got)
 		}
 	}
-}
-
-func TestVersion(t *testing.T) {
-	for text, want := range map[string]Version{"slurm-wlm 22.05.8\n": {22, 5, 8}, "slurm 24.11.5": {24, 11, 5}, "slurm 20.11.4": {20, 11, 4}, "slurm 23.11.0-0rc1": {23, 11, 0}} {
-		if got, err := ParseVersion(text); err != nil || got != want {
-			t.Errorf("%q: %v, %v", text, got, err)
-		}
-	}
-	if got := VersionOfNumber(0x160508); got != (Version{22, 5, 8}) {
-		t.Errorf("0x160508 is %v", got)
-	}
-	if _, err := ParseVersion("no number"); err == nil {
-		t.Error("no error")
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		v := Version{rapid.IntRange(20, 26).Draw(t, "major"), rapid.IntRange(1, 12).Draw(t, "minor"), rapid.IntRange(0, 30).Draw(t, "micro")}
-		again, err := ParseVersion(v.String())
-		if err != nil || again != v || !v.AtLeast(v.Major, v.Minor, v.Micro) || v.AtLeast(v.Major, v.Minor, v.Micro+1) || v.AtLeast(v.Major+1, 0, 0) {
-			t.Fatalf("%s: %s %v", strconv.Quote(v.String()), again, err)
-		}
-	})
 }
 
 // TestRequestInWords: the CPUs of a task, which stand in the same list from 23.11 on, are not shown as GPUs.

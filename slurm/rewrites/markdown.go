@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // Head is the text before the sections of docs/rewrites.md.
@@ -26,7 +26,7 @@ asks for memory or CPUs by the GPU becomes one with shards, the plugin had it as
 
 // Found is what a release does.
 type Found struct {
-	Version request.Version
+	Version release.Version
 	Rows    []Row
 }
 
@@ -137,7 +137,7 @@ func Read(page string) []Found {
 			rows = append(rows, Row{cells[0], cells[1], cells[2], cells[3], cells[4], cells[5], cells[6], cells[7], cells[8]})
 		}
 		for _, name := range strings.Split(title, ", ") {
-			if v, err := request.ParseVersion(name); err == nil {
+			if v, err := release.Parse(name); err == nil {
 				all = append(all, Found{v, rows})
 			}
 		}
@@ -158,7 +158,7 @@ func With(known, anew []Found) []Found {
 }
 
 // Section cuts the rows of a release out of the page, whatever its micro number; empty: there are none.
-func Section(page string, version request.Version) string {
+func Section(page string, version release.Version) string {
 	release := fmt.Sprintf(" %02d.%02d.", version.Major, version.Minor)
 	for _, section := range strings.Split(page, "\n"+heading)[1:] {
 		if title, rows, _ := strings.Cut(section, "\n"); strings.Contains(" "+title, release) {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/minicluster"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -29,8 +30,8 @@ type Spelling struct {
 	Args []string
 	// Env are variables of sbatch's own environment, which ask for what Like would on its command line.
 	Env, Like []string
-	// Since is the first release that has it.
-	Since request.Version
+	// Since is the change of Slurm that brought it; nil: it was there.
+	Since *release.Change
 }
 
 // Spellings are the ways that the table tries.
@@ -45,12 +46,12 @@ var Spellings = []Spelling{
 	{Args: []string{"--ntasks=1", "--gpus-per-task=1"}},
 	{Args: []string{"--ntasks=1", "--cpus-per-task=2", "--gpus-per-task=1"}},
 	{Args: []string{"--sockets-per-node=1", "--gpus-per-socket=1"}},
-	{Args: []string{"--ntasks=1", "--tres-per-task=gres/gpu:1"}, Since: request.Version{Major: 24, Minor: 5}},
+	{Args: []string{"--ntasks=1", "--tres-per-task=gres/gpu:1"}, Since: release.TaskEquals},
 	{Args: []string{"--gpus=1", "--mem-per-gpu=100M"}},
 	{Args: []string{"--gpus=1", "--cpus-per-gpu=1"}},
 	{Args: []string{"--gpus=1", "--constraint=gpu80g"}},
 	{Args: []string{"--gres=gpu:a100_3g.20gb:1"}},
-	{Args: []string{"--gres=shard:20"}, Since: request.Version{Major: 22, Minor: 5}},
+	{Args: []string{"--gres=shard:20"}, Since: release.Shards},
 	{Env: []string{"SBATCH_GRES=gpu:big:1"}, Like: []string{"--gres=gpu:big:1"}},
 	{Env: []string{"SBATCH_GPUS=1"}, Like: []string{"--gpus=1"}},
 	{Env: []string{"SBATCH_GPUS_PER_NODE=1"}, Like: []string{"--gpus-per-node=1"}},
@@ -147,7 +148,7 @@ type Options struct {
 }
 
 // Run starts the clusters of the table, one after another, and goes through it.
-func Run(ctx context.Context, o Options) (version request.Version, rows []Row, err error) {
+func Run(ctx context.Context, o Options) (version release.Version, rows []Row, err error) {
 	for _, part := range []struct {
 		nodes     []minicluster.Node
 		spellings []Spelling
@@ -173,7 +174,7 @@ func (o Options) chosen(spellings []Spelling) []Spelling {
 }
 
 // run is Run on one cluster.
-func (o Options) run(ctx context.Context, nodes []minicluster.Node, spellings []Spelling) (version request.Version, rows []Row, err error) {
+func (o Options) run(ctx context.Context, nodes []minicluster.Node, spellings []Spelling) (version release.Version, rows []Row, err error) {
 	dir, err := os.MkdirTemp("", "gresize-rw-")
 	if err != nil {
 		return version, nil, err
@@ -196,7 +197,7 @@ func (o Options) run(ctx context.Context, nodes []minicluster.Node, spellings []
 		return version, nil, err
 	}
 	for _, s := range spellings {
-		if !d.version.AtLeast(s.Since.Major, s.Since.Minor, s.Since.Micro) {
+		if s.Since != nil && !s.Since.In(d.version) {
 			continue
 		}
 		for _, k := range Kinds {
@@ -220,7 +221,7 @@ func (o Options) run(ctx context.Context, nodes []minicluster.Node, spellings []
 // daemon answers the plugin as gresized does when it holds a job.
 type daemon struct {
 	listener net.Listener
-	version  request.Version
+	version  release.Version
 
 	mu     sync.Mutex
 	target request.Target

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/slurm/minicluster"
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 var update = flag.Bool("update", false, "write docs/rewrites.md anew, with the releases that are here")
@@ -65,7 +65,7 @@ func TestPage(t *testing.T) {
 		t.Errorf("%s is not the page of tools/slurmroot/rewrites: it has %d releases", page, len(Read(text)))
 	}
 	row := Row{Asked: "--gpus=1", Target: "type", Outcome: "a|b", Undone: "yes", Job: "TresPerJob=gres/gpu:1 Features=a|b", Srun: sees}
-	found := []Found{{request.Version{Major: 24, Minor: 11, Micro: 5}, []Row{row}}, {request.Version{Major: 26, Minor: 5, Micro: 5}, []Row{row}}}
+	found := []Found{{release.Version{Major: 24, Minor: 11, Micro: 5}, []Row{row}}, {release.Version{Major: 26, Minor: 5, Micro: 5}, []Row{row}}}
 	if again := Read(Page(found)); !slices.EqualFunc(again, found, func(a, b Found) bool { return a.Version == b.Version && slices.Equal(a.Rows, b.Rows) }) {
 		t.Errorf("%+v", again)
 	}
@@ -132,7 +132,7 @@ func droppedVariables(t *testing.T, root string) {
 		t.Fatal(err)
 	}
 	want := 9
-	if !version.AtLeast(22, 5, 0) {
+	if !release.Shards.In(version) {
 		want -= 2 // it has no shards to ask for
 	}
 	if len(rows) != want {

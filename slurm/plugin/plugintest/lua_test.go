@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/slurm/minicluster"
-	"github.com/gresize/gresize/slurm/request"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/wire"
 )
 
@@ -43,7 +43,7 @@ func TestLuaShim(t *testing.T) {
 
 func submitToLua(t *testing.T, root string) {
 	stamp := stampOf(t, root)
-	version, err := request.ParseVersion(stamp)
+	version, err := release.Parse(stamp)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func submitToLua(t *testing.T, root string) {
 	}
 	if requests := peer.heard(); len(requests) != 1 {
 		t.Errorf("%d requests", len(requests))
-	} else if r := requests[0]; r.Script != script || r.TresPerNode != version.Prefix()+"gpu:1" || r.Comment != "caf\xe9" || r.SkipReason != "" || request.VersionOfNumber(r.SlurmVersion) != version ||
+	} else if r := requests[0]; r.Script != script || r.TresPerNode != version.Prefix()+"gpu:1" || r.Comment != "caf\xe9" || r.SkipReason != "" || release.OfNumber(r.SlurmVersion) != version ||
 		r.PnMinMemory == nil || *r.PnMinMemory != 100 || r.TimeLimit == nil || *r.TimeLimit != 7 || r.SubmitUID == 0 || r.SubmitUID != r.UserID || r.EnvironmentCut() ||
 		!strings.Contains(strings.Join(r.Environment, "\n")+"\n", "SLURM_GPUS_PER_NODE=1\n") {
 		t.Errorf("request %+v", r)
