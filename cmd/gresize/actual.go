@@ -106,7 +106,7 @@ func senderOf(cmd *cobra.Command, file, url, munge, socket string) (epilog.Sende
 	s := epilog.Sender{URL: url, Munge: munge, Socket: socket}
 	c, err := config.Read(file)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && !cmd.Flags().Changed("config"):
+	case (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) && !cmd.Flags().Changed("config"):
 		defaults := config.Defaults()
 		c = &defaults
 	case err != nil && url == "":

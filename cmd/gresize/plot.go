@@ -10,6 +10,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/plot"
 	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -18,26 +19,29 @@ func newPlotCommand() *cobra.Command {
 	var out string
 	var rank int
 	cmd := &cobra.Command{
-		Use:   "plot BUNDLE [-o FILE.svg|FILE.html] [--rank N]",
+		Use:   "plot FILE [-o FILE.svg|FILE.html] [--rank N]",
 		Short: "Draw where the GPU memory of a recorded run went",
 		Long: `Draws the memory of one GPU over time, by what it is for (parameters, gradients,
 optimizer state, activations, workspace, cached, outside), with the ends of the
 training steps; the ten largest owners at the peak; and the map of addresses at
 the peak. Without -o, a plain form of it is printed.
 
-BUNDLE is made by "gresize estimate --bundle BUNDLE -- COMMAND".`,
+FILE is a trace bundle, made by "gresize estimate --bundle FILE -- COMMAND", or a
+PyTorch memory snapshot (a pickle of torch.cuda.memory._dump_snapshot), of which
+nothing is run; a snapshot does not say what its memory was for.`,
 		Example: `  gresize plot job.gresize
-  gresize plot job.gresize -o memory.svg`,
+  gresize plot job.gresize -o memory.svg
+  gresize plot snapshot.pickle -o memory.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("plot: one bundle wanted, %d given", len(args)))
+				return usageError(fmt.Errorf("plot: one file wanted, %d given", len(args)))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return drawBundle(cmd, args[0], out, rank) },
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write a picture (.svg) or a page (.html) to `FILE`")
-	cmd.Flags().IntVar(&rank, "rank", 0, "rank of the bundle")
+	cmd.Flags().IntVar(&rank, "rank", 0, "rank of a bundle, or device of a snapshot")
 	return cmd
 }
 
@@ -65,10 +69,22 @@ func drawBundle(cmd *cobra.Command, path, out string, rank int) error {
 
 func figureOf(path string, rank int) (*plot.Figure, error) {
 	b, err := trace.ReadFile(path)
-	if err != nil {
+	if err == nil {
+		return plot.OfBundle(b, rank, path)
+	}
+	if !errors.Is(err, trace.ErrNotBundle) {
 		return nil, err
 	}
-	return plot.OfBundle(b, rank, path)
+	f, openErr := regular.Open(path)
+	if openErr != nil {
+		return nil, openErr
+	}
+	defer f.Close()
+	s, none := snapshot.Read(f, path, snapshot.DefaultLimits)
+	if none != nil {
+		return nil, fmt.Errorf("%w; nor is it a memory snapshot of PyTorch: %w", err, none)
+	}
+	return plot.OfSnapshot(s, rank, filepath.Base(path))
 }
 
 // canWrite says what would keep a file from being written at a path.

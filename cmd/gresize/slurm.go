@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/finding"
 	"github.com/gresize/gresize/slurm/loadcheck"
 	"github.com/spf13/cobra"
 )
@@ -62,7 +63,7 @@ started with the plugin, or when what was named cannot be read; a slurm.conf tha
 			}
 			report, err := loadcheck.Check(cmd.Context(), o)
 			if noConf != nil {
-				report.Findings = append(report.Findings, loadcheck.Finding{Level: loadcheck.Note,
+				report.Findings = append(report.Findings, finding.Finding{Level: finding.Note,
 					Text: fmt.Sprintf("slurm.conf cannot be read, so it is not known whether slurmctld is told to load the plugin: %v (name it with --conf, or give --conf= where there is none)", noConf)})
 			}
 			if err != nil && named {

@@ -243,6 +243,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	munge := actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}
 	probes.Handle(epilog.Path, keeper.Handler(munge))
 	probes.Handle(epilog.PathTold, keeper.ToldHandler(munge))
+	probes.Handle(epilog.PathExplain, explainHandler(log, munge, logger))
 	var submits *server.Server
 	working := &alive{beats: beats, manager: manager, log: log}
 	counters := metrics.New(metrics.Build{Version: release.Version(), Slurm: version.String()}, metrics.Live{

@@ -148,7 +148,7 @@ func seldom(ask func(context.Context) error) func(context.Context) error {
 func probesWords(f jobs.ProbesFailing) string {
 	switch {
 	case !f.Since.IsZero():
-		return fmt.Sprintf("fail since %s, and no job is held: %s", f.Since.Local().Format(time.TimeOnly), f.Why)
+		return fmt.Sprintf("fail since %s, and no job is held: the journal says how the last one ended", f.Since.Local().Format(time.TimeOnly))
 	case f.Owners > 0:
 		return fmt.Sprintf("work; those of %s fail one after the other, whose jobs are not held", quantity.Count(f.Owners, "owner"))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -76,15 +77,15 @@ type Opener interface {
 	Open(ctx context.Context, credential []byte) (payload []byte, uid uint32, err error)
 }
 
-// errRefused wraps what the sender can mend.
-var errRefused = errors.New("not recorded")
+// ErrRefused wraps what the sender can mend.
+var ErrRefused = errors.New("refused")
 
 // Handler takes reports of Epilogs: a munge credential that root of a node has made, in the body of a POST.
 func (k *Keeper) Handler(opener Opener) http.Handler {
-	return k.credentialed(opener, func(uid uint32) bool { return uid == 0 }, "root", func(ctx context.Context, payload []byte) (any, error) {
+	return Credentialed(k.config.Logger, opener, func(uid uint32) bool { return uid == 0 }, "root", func(ctx context.Context, _ uint32, payload []byte) (any, error) {
 		report, err := epilog.ParseReport(payload)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errRefused, err)
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return k.Epilog(ctx, report)
 	})
@@ -93,22 +94,22 @@ func (k *Keeper) Handler(opener Opener) http.Handler {
 // ToldHandler takes what the site's own monitoring says, from root or from our own user on any machine of this cluster.
 func (k *Keeper) ToldHandler(opener Opener) http.Handler {
 	own := uint32(os.Geteuid())
-	return k.credentialed(opener, func(uid uint32) bool { return uid == 0 || uid == own }, "root or SlurmUser", func(ctx context.Context, payload []byte) (any, error) {
+	return Credentialed(k.config.Logger, opener, func(uid uint32) bool { return uid == 0 || uid == own }, "root or SlurmUser", func(ctx context.Context, _ uint32, payload []byte) (any, error) {
 		told, err := epilog.ParseTold(payload)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errRefused, err)
+			return nil, fmt.Errorf("%w: %w", ErrRefused, err)
 		}
 		return k.Told(ctx, told)
 	})
 }
 
-// credentialed hands on what a welcome user of this cluster has sent, and nothing else.
-func (k *Keeper) credentialed(opener Opener, welcome func(uid uint32) bool, who string, handle func(context.Context, []byte) (any, error)) http.Handler {
+// Credentialed hands on what a welcome user of this cluster has sent, and nothing else. handle is told who that is.
+func Credentialed(logger *slog.Logger, opener Opener, welcome func(uid uint32) bool, who string, handle func(ctx context.Context, uid uint32, payload []byte) (any, error)) http.Handler {
 	slots := make(chan struct{}, maxAtOnce)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// Whoever sends slowly, or never, takes no place from the others.
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(readingLimit)); err != nil {
-			k.config.Logger.Debug("no deadline for a report", "error", err)
+			logger.Debug("no deadline for a credential", "error", err)
 		}
 		credential, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCredentialBytes))
 		if err != nil {
@@ -126,17 +127,17 @@ func (k *Keeper) credentialed(opener Opener, welcome func(uid uint32) bool, who 
 		defer cancel()
 		payload, uid, err := opener.Open(ctx, credential)
 		if err != nil || !welcome(uid) {
-			k.config.Logger.Warn("report on a job refused", "path", r.URL.Path, "from", r.RemoteAddr, "uid", uid, "error", err)
+			logger.Warn("credential refused", "path", r.URL.Path, "from", r.RemoteAddr, "uid", uid, "error", err)
 			http.Error(w, "not a credential of "+who+" of this cluster", http.StatusForbidden)
 			return
 		}
-		answer, err := handle(ctx, payload)
+		answer, err := handle(ctx, uid, payload)
 		switch {
-		case errors.Is(err, errRefused):
+		case errors.Is(err, ErrRefused):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		case err != nil:
-			k.config.Logger.Error("report on a job not recorded", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
+			logger.Error("question or report about a job not served", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
 			http.Error(w, "not possible at this moment", http.StatusInternalServerError)
 			return
 		}

@@ -13,7 +13,7 @@ import (
 // Told takes what the site's own monitoring says of one run of a job. It counts as any other actual: for the report, the margin, and the alarm.
 func (k *Keeper) Told(ctx context.Context, t epilog.Told) (epilog.ToldAnswer, error) {
 	refuse := func(format string, args ...any) (epilog.ToldAnswer, error) {
-		return epilog.ToldAnswer{}, fmt.Errorf("%w: job %d: %s", errRefused, t.JobID, fmt.Sprintf(format, args...))
+		return epilog.ToldAnswer{}, fmt.Errorf("%w: job %d: %s", ErrRefused, t.JobID, fmt.Sprintf(format, args...))
 	}
 	story, err := k.config.Log.Story(ctx, t.JobID)
 	switch {

@@ -179,6 +179,15 @@ func FuzzParseReport(f *testing.F) {
 	})
 }
 
+func FuzzParseWanted(f *testing.F) {
+	f.Add([]byte(`{"schema":"gresize.explain/1","job_id":7}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if w, err := ParseWanted(data); err == nil && (w.JobID == 0 || w.Schema != SchemaExplain) {
+			t.Fatalf("%+v", w)
+		}
+	})
+}
+
 func FuzzParseTold(f *testing.F) {
 	f.Add([]byte(`{"schema":"gresize.actual/1","job_id":7,"run":1,"node":"gpu1","peak_bytes":1073741824,"outcome":"completed"}`))
 	f.Add([]byte(`{"schema":"gresize.actual/1","job_id":7,"peak_bytes":-1}`))

@@ -62,7 +62,7 @@ func (s Sender) Post(ctx context.Context, path string, document any) ([]byte, er
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("a redirect is not followed") }}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("tell gresized: %w", err)
+		return nil, fmt.Errorf("speak to gresized: %w", err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))

@@ -106,8 +106,10 @@ func (m *Manager) writeNow(ctx context.Context, in *inbox, late *backlog) {
 
 // put keeps what could not be written.
 func (m *Manager) put(late *backlog, s submission) {
+	m.notWritten()
+	m.strand(s)
 	if len(late.waiting) == 0 {
-		m.config.Logger.Error("submissions cannot be written: they wait in memory, and their holds pass", "most", backlogLength)
+		m.config.Logger.Error("submissions cannot be written: they wait in memory, no job is held, and those that are held are let go", "most", backlogLength)
 	}
 	for _, gone := range late.add(s) {
 		m.drop(gone)

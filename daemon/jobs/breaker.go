@@ -100,6 +100,9 @@ func (b *breaker) worked(uid uint32) {
 	}
 }
 
+// TheLast stands before what is said of the last probe that failed, which may have been another user's.
+const TheLast = " (the last: "
+
 // failed notes that a job had no probe, or that its probe was lost or had no sandbox.
 func (b *breaker) failed(settings Breaker, uid uint32, token, why string, now time.Time) {
 	if settings.InRow <= 0 {
@@ -149,7 +152,7 @@ func (b *breaker) note(g *gate, settings Breaker, uid uint32, token, why string,
 }
 
 func (g *gate) words() string {
-	return fmt.Sprintf("%s in a row without a report (the last: %s); one job is tried again from time to time", quantity.Count(g.failed, "probe ended", "probes ended"), shorten(g.why, 300))
+	return fmt.Sprintf("%s in a row without a report"+TheLast+"%s); one job is tried again from time to time", quantity.Count(g.failed, "probe ended", "probes ended"), shorten(g.why, 300))
 }
 
 // ProbesFailing says since when jobs are not held since probes fail, for all owners or for some, and how often that began.

@@ -56,7 +56,7 @@ func (m *Manager) fromCache(ctx context.Context, l *life) (again, done bool) {
 		why = filesUnchanged
 	}
 	l.useCached(c)
-	return m.move(ctx, l, decisionlog.Transition{To: StateReported, Code: codeFromCache, Detail: answeredFrom(c, why)}), true
+	return m.move(ctx, l, decisionlog.Transition{To: StateReported, Code: CodeFromCache, Detail: answeredFrom(c, why)}), true
 }
 
 const filesUnchanged = "all files that its probe read are unchanged"

@@ -55,7 +55,7 @@ func TestSecondSubmissionIsAnsweredWithoutARun(t *testing.T) {
 	story := b.ends(again, StateShadowed, policy.CodeSmaller)
 	var said string
 	for _, e := range story.Events {
-		if e.Code == codeFromCache {
+		if e.Code == CodeFromCache {
 			said = e.Detail
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -161,6 +162,8 @@ type Manager struct {
 	workers int
 	// readings are the bundles that are being read, by whose they are.
 	readings map[uint32]int
+	// unwritten is what cannot be recorded at this moment.
+	unwritten unwritten
 	// lastQueue is the latest look at the queue.
 	lastQueue *queueView
 	// proofs are the daemon's questions to itself that are under way, by the name of the job that they pretend; see Prove.
@@ -201,7 +204,9 @@ type life struct {
 	tries int
 	// unaccounted says that Slurm was seen to take the changed job for one of an invalid account.
 	unaccounted bool
-	busy        bool
+	// freed says that the job was let go while nothing could be written.
+	freed bool
+	busy  bool
 }
 
 // probe is one probe whose report is awaited.
@@ -375,6 +380,11 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		}
 	}
 	if code == "" {
+		if ok, _ := m.canWrite(); !ok {
+			code, reason = codeLogUnwritable, "the decision log or the spool cannot be written at this moment"
+		}
+	}
+	if code == "" {
 		if why, admitted := m.breaker.admit(s.job.UID, s.job.Token, now); !admitted {
 			code, reason = CodeProbesFailing, why
 		}
@@ -543,7 +553,7 @@ func (m *Manager) loop(ctx context.Context) {
 		}
 		beat.Turn()
 		m.mu.Lock()
-		idle := len(m.open) == 0
+		idle := len(m.open) == 0 && m.unwritten.since.IsZero()
 		m.mu.Unlock()
 		if idle {
 			continue
@@ -566,6 +576,9 @@ func (m *Manager) loop(ctx context.Context) {
 				m.lastQueue = view
 				m.mu.Unlock()
 			}
+		}
+		if looked {
+			m.tryToWrite(ctx)
 		}
 		m.advanceReady(ctx, looked)
 	}
@@ -604,6 +617,9 @@ func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition
 	t.Job, t.From, t.At = l.job.ID, l.job.State, time.Now()
 	if err := m.config.Log.Advance(ctx, t); err != nil {
 		m.config.Logger.Error("transition not recorded, so not made", "token", l.job.Token, "from", t.From, "to", t.To, "error", err)
+		if ctx.Err() == nil && !errors.Is(err, decisionlog.ErrStateChanged) {
+			m.notWritten()
+		}
 		return err
 	}
 	l.job.State, l.job.Finished, l.since, l.code, l.tries = t.To, t.Finished, t.At, t.Code, 0

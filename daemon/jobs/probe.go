@@ -272,7 +272,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 		l.estimate = &answer
 	}
 	if r.unchanged != nil {
-		t.Code, t.Detail = codeFromCache, answeredFrom(*r.unchanged, filesUnchanged)
+		t.Code, t.Detail = CodeFromCache, answeredFrom(*r.unchanged, filesUnchanged)
 		l.useCached(*r.unchanged)
 		l.verified = r.unchanged.Job
 	}

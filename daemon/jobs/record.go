@@ -135,7 +135,9 @@ func (m *Manager) take(s submission, id int64) {
 	}
 	s.job.ID = id
 	m.mu.Lock()
-	m.open[s.job.Token] = &life{bytes: bytesOf(s.payload), job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
+	l := &life{bytes: bytesOf(s.payload), job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
+	m.unstrandLocked(l)
+	m.open[s.job.Token] = l
 	m.mu.Unlock()
 	m.poke()
 }

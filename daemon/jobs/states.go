@@ -62,6 +62,9 @@ var (
 // CodeLooksSpent is the code of a job whose estimates went from card to card.
 const CodeLooksSpent = "cards_disagree"
 
+// CodeFromCache is the code of a job that was answered as an earlier one.
+const CodeFromCache = "answered_from_cache"
+
 // CodeProbesFailing is the code of a job that was not held, or no longer, since probes fail one after the other.
 const CodeProbesFailing = "probes_failing"
 
@@ -92,6 +95,7 @@ const (
 	codeOddScript      = "odd_script"
 	codeOptedOut       = wire.SkipOptOut
 	codeBusy           = "busy"
+	codeLogUnwritable  = "log_unwritable"
 	codeNeverSeen      = "never_seen"
 	codeAmbiguous      = "ambiguous_record"
 	codeChangedEarly   = "request_changed_at_submit"
@@ -109,7 +113,6 @@ const (
 	codeWaitedTooLong  = "waited_too_long"
 	codeLimit          = "limit_forbids"
 	codeModeChanged    = "mode_changed"
-	codeFromCache      = "answered_from_cache"
 	codeDiedBefore     = "died_after_rewrite"
 	codeLookAgain      = "tried_on_the_new_card"
 	codeRunning        = "running"

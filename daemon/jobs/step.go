@@ -49,6 +49,9 @@ const MaxLooks = 3
 func (m *Manager) step(ctx context.Context, l *life, view *queueView) {
 	for again := true; again && !l.job.Finished && ctx.Err() == nil; {
 		heartbeat.Of(ctx).Turn()
+		if m.letGoUnwritten(ctx, l) {
+			return
+		}
 		switch l.job.State {
 		case StateHeld, StateStamped:
 			again = m.find(ctx, l, view)

@@ -305,6 +305,18 @@ func (s *Spool) place(token, suffix string, data []byte) (err error) {
 	return os.Rename(part.Name(), path)
 }
 
+// writableBytes is what has to find room in a spool that can be written: the longest script, roughly.
+const writableBytes = 1 << 20
+
+// Writable says why no job can be stored now, nil when one can.
+func (s *Spool) Writable() error {
+	const name = "room"
+	if err := s.put(name, jobSuffix, make([]byte, writableBytes)); err != nil {
+		return err
+	}
+	return s.remove(name, jobSuffix)
+}
+
 // sync makes the names in the folder durable.
 func (s *Spool) sync() error {
 	dir, err := os.Open(s.dir)

@@ -246,7 +246,8 @@ func (s *Server) storyOf(ctx context.Context, r *http.Request) (decisionlog.Stor
 	if err != nil || id <= 0 {
 		return decisionlog.Story{}, fault{http.StatusNotFound, "A row of the log has a number."}
 	}
-	return s.config.Log.StoryOfRow(ctx, id)
+	story, err := s.config.Log.StoryOfRow(ctx, id)
+	return logview.Public(story), err
 }
 
 // rankOf reads which GPU of a job is asked for.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -27,6 +28,20 @@ func OfBundle(b *trace.Bundle, rank int, name string) (*Figure, error) {
 			f.OutsideBytes = uint64(e.Ranks[rank].OutsideBytes)
 			f.Subtitle += fmt.Sprintf(", %s outside", size(f.OutsideBytes))
 		}
+	}
+	return f, nil
+}
+
+// OfSnapshot is the figure of one device of a PyTorch memory snapshot: its allocator alone, by size and time.
+func OfSnapshot(s *snapshot.Snapshot, device int, name string) (*Figure, error) {
+	t, err := timeline.OfSnapshot(s, device, name)
+	if err != nil {
+		return nil, err
+	}
+	f := &Figure{Title: name, Timeline: t}
+	f.Subtitle = fmt.Sprintf("device %d of a memory snapshot: %s allocated, %s reserved at most", device, size(t.PeakAllocatedBytes), size(t.PeakReservedBytes))
+	if s.Origin != nil {
+		f.CapacityBytes = s.Origin.TotalBytes
 	}
 	return f, nil
 }

@@ -294,7 +294,7 @@ func (r *run) commandAndFiles(filesDir string) ([]string, []sandbox.File, error)
 // trackerEnvironment keeps experiment trackers and model hubs from waiting for a network that is not there.
 func trackerEnvironment(scratch string) []string {
 	return []string{"WANDB_MODE=disabled", "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "HF_DATASETS_OFFLINE=1", "COMET_MODE=disabled",
-		"MLFLOW_TRACKING_URI=file:" + scratch + "/mlruns", "TORCHELASTIC_MAX_RESTARTS=0", "GRESIZE_PROBE=1"}
+		"MLFLOW_TRACKING_URI=file:" + scratch + "/mlruns", "TORCHELASTIC_MAX_RESTARTS=0"}
 }
 
 // ownVariables would mix this run with another one or with the real card of this machine.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/snapshot"
@@ -425,6 +426,41 @@ func Read(b *trace.Bundle, rank int, name string) (*Timeline, error) {
 	t, err := New(h, slices.DeleteFunc(sizes, func(n uint64) bool { return n == 0 }))
 	if err != nil {
 		return nil, fmt.Errorf("%s: rank %d: %w", name, rank, err)
+	}
+	return t, nil
+}
+
+// OfSnapshot makes the timeline of one device of a memory snapshot. What was there when its history begins is taken as its first entries; what the memory was for, a snapshot does not say.
+func OfSnapshot(s *snapshot.Snapshot, device int, name string) (*Timeline, error) {
+	if devices := max(len(s.Traces), 1); device < 0 || device >= devices {
+		return nil, fmt.Errorf("%s: device %d was asked for, the snapshot has %d", name, device, devices)
+	}
+	program, err := replay.FromSnapshot(s, device, allocator.Version{}, name)
+	if err != nil {
+		return nil, err
+	}
+	served, err := program.BlockBytes()
+	if err != nil {
+		return nil, err
+	}
+	h := &events.History{Device: device}
+	var sizes []uint64
+	for _, segment := range program.Start {
+		h.Entries = append(h.Entries, snapshot.Entry{Action: snapshot.ActionSegmentAlloc, Addr: segment.Addr, SizeBytes: segment.SizeBytes})
+		for _, b := range segment.Blocks {
+			h.Entries = append(h.Entries, snapshot.Entry{Action: snapshot.ActionAlloc, Addr: b.Addr, SizeBytes: b.RequestedBytes})
+			sizes = append(sizes, b.SizeBytes)
+		}
+	}
+	if device < len(s.Traces) {
+		h.Entries = append(h.Entries, s.Traces[device]...)
+	}
+	if len(h.Entries) == 0 {
+		return nil, fmt.Errorf("%s: device %d: nothing was taken, and no history recorded (torch.cuda.memory._record_memory_history() before the run records one)", name, device)
+	}
+	t, err := New(h, append(sizes, slices.DeleteFunc(served, func(n uint64) bool { return n == 0 })...))
+	if err != nil {
+		return nil, fmt.Errorf("%s: device %d: %w", name, device, err)
 	}
 	return t, nil
 }

@@ -11,42 +11,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/finding"
 	"github.com/gresize/gresize/slurm/release"
 )
 
-// Level says what a finding means.
-type Level string
-
-// The levels: nothing to do; worth knowing; slurmctld must not be started with this plugin.
+// The levels; with one Refuse slurmctld must not be started with this plugin.
 const (
-	OK     Level = "ok"
-	Note   Level = "note"
-	Refuse Level = "refuse"
+	OK     = finding.OK
+	Note   = finding.Note
+	Refuse = finding.Refuse
 )
-
-// Finding is one thing that was looked at.
-type Finding struct {
-	Level Level  `json:"level"`
-	Text  string `json:"text"`
-}
 
 // Report is everything that was found.
 type Report struct {
-	Plugin   string    `json:"plugin"`
-	Findings []Finding `json:"findings"`
+	Plugin   string            `json:"plugin"`
+	Findings []finding.Finding `json:"findings"`
 }
 
 // Refused tells whether slurmctld must not be started with the plugin.
 func (r Report) Refused() bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == Refuse })
+	return finding.Refused(r.Findings)
 }
 
-func (r *Report) add(level Level, format string, args ...any) {
-	r.Findings = append(r.Findings, Finding{level, fmt.Sprintf(format, args...)})
+func (r *Report) add(level finding.Level, format string, args ...any) {
+	r.Findings = append(r.Findings, finding.Finding{Level: level, Text: fmt.Sprintf(format, args...)})
 }
 
 // Options say what to look at.

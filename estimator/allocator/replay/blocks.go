@@ -22,8 +22,13 @@ func (p *Program) BlockBytes() ([]uint64, error) {
 	if err := r.open(RunOptions{}, card, nil); err != nil {
 		return nil, err
 	}
-	if len(p.Start) > 0 {
-		return nil, fmt.Errorf("%s: begins in mid-run", p.Name)
+	for _, s := range p.Start {
+		if !card.Occupy(s.Addr, s.SizeBytes) {
+			return nil, fmt.Errorf("%s: %w: %d bytes", p.Name, ErrTooSmall, p.StartBytes())
+		}
+	}
+	if err := r.adopt(p.Start); err != nil {
+		return nil, err
 	}
 	var sizes []uint64
 	for i := range p.Ops {

@@ -21,45 +21,33 @@ import (
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/finding"
 	"golang.org/x/sys/unix"
 )
 
-// Level says what a finding means for probes on this machine.
-type Level string
-
-// The levels. With one Refuse no probe works here.
+// The levels; with one Refuse no probe works here.
 const (
-	OK     Level = "ok"
-	Note   Level = "note"
-	Refuse Level = "refuse"
+	OK     = finding.OK
+	Note   = finding.Note
+	Refuse = finding.Refuse
 )
-
-// Finding is one thing that was tried.
-type Finding struct {
-	Level Level `json:"level"`
-	// Name is what it is about, in a word or two.
-	Name string `json:"name"`
-	Text string `json:"text"`
-	// Setting is the one thing to change, where something does not work.
-	Setting string `json:"setting,omitempty"`
-}
 
 // Report is everything that was found.
 type Report struct {
-	Node     string    `json:"node"`
-	User     int       `json:"uid"`
-	Kernel   string    `json:"kernel"`
-	Dir      string    `json:"directory"`
-	Findings []Finding `json:"findings"`
+	Node     string            `json:"node"`
+	User     int               `json:"uid"`
+	Kernel   string            `json:"kernel"`
+	Dir      string            `json:"directory"`
+	Findings []finding.Finding `json:"findings"`
 }
 
 // Refused tells that no probe works here.
 func (r *Report) Refused() bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Level == Refuse })
+	return finding.Refused(r.Findings)
 }
 
-func (r *Report) add(level Level, name, setting, format string, args ...any) {
-	r.Findings = append(r.Findings, Finding{level, name, trace.Clip([]byte(fmt.Sprintf(format, args...)), maxTextBytes), setting})
+func (r *Report) add(level finding.Level, name, setting, format string, args ...any) {
+	r.Findings = append(r.Findings, finding.Finding{Level: level, Name: name, Text: trace.Clip([]byte(fmt.Sprintf(format, args...)), maxTextBytes), Setting: setting})
 }
 
 // Options say what to try.

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/finding"
 )
 
 // TestMain asks the question where a test has prepared a place for it.
@@ -111,7 +112,7 @@ mount -t overlay o -o "lowerdir=$PLACE/l/1/m,upperdir=$PLACE/l/2/u,workdir=$PLAC
 				t.Fatalf("%v\n%s", err, out)
 			}
 			for _, want := range c.want {
-				if !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+				if !slices.ContainsFunc(r.Findings, func(f finding.Finding) bool {
 					return string(f.Level) == want[0] && f.Name == want[1] && strings.Contains(f.Text+"\n"+f.Setting, want[2])
 				}) {
 					t.Errorf("no %q in\n%s", want, out)
