@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -86,7 +87,12 @@ func TestPoison(t *testing.T) {
 		ids = append(ids, s.submitAs(mallory, "--gres=gpu:1", "--constraint=gpu80g", "--comment", fmt.Sprint(i)))
 	}
 	reading := filepath.Join(filepath.Dir(s.LogPath()), "spool", "reading")
-	waitUntil(t, time.Minute, "a hostile bundle to be read", func() bool { entries, _ := os.ReadDir(reading); return len(entries) > 0 })
+	for _, id := range ids {
+		waitUntil(t, time.Minute, "a hostile bundle to arrive", func() bool {
+			story, err := s.story(id)
+			return err == nil && strings.Contains(states(story), "reported")
+		})
+	}
 	s.answer(says(t, 7, estimator.Exact))
 	begun := time.Now()
 	if story := s.finished(s.submit("--gres=gpu:1", "--constraint=gpu80g"), time.Minute); story.Job.State != "verified" {

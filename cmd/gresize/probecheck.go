@@ -51,12 +51,7 @@ partition of probes, as an ordinary user, with srun. The exit status is 1 when n
 			} else {
 				out := cmd.OutOrStdout()
 				fmt.Fprintf(out, "%s, Linux %s, user %d, in %s\n", printable.Text(report.Node), printable.Text(report.Kernel), report.User, printable.Text(report.Dir))
-				for _, f := range report.Findings {
-					fmt.Fprintf(out, "  %-6s  %s: %s\n", f.Level, f.Name, printable.Text(f.Text))
-					if f.Setting != "" {
-						fmt.Fprintf(out, "          to change it: %s\n", printable.Text(f.Setting))
-					}
-				}
+				writeFindings(out, report.Findings)
 			}
 			if report.Refused() {
 				return &statusError{code: exitError}
@@ -66,6 +61,7 @@ partition of probes, as an ordinary user, with srun. The exit status is 1 when n
 	}
 	cmd.Flags().StringVar(&o.Dir, "dir", o.Dir, "a folder from which jobs are submitted")
 	cmd.Flags().StringVar(&o.Python, "python", o.Python, "the Python with which jobs run")
+	cmd.Flags().StringVar(&o.URL, "url", "", "see, too, whether gresized is reached at this `URL` (probe.url)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	return cmd
 }

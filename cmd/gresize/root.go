@@ -108,7 +108,7 @@ EXIT STATUS
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newSlurmCommand(), newProbeCommand(), newTopCommand(), newActualCommand())
+	root.AddCommand(newDoctorCommand(), newSlurmCommand(), newProbeCommand(), newTopCommand(), newActualCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(meantFlag(cmd, err)) })
 	root.AddCommand(newEstimateCommand(), newFitCommand(), newGPUCommand(), newCalibrateCommand(), newLogCommand(), newShowCommand(), newExplainCommand(), newReportCommand(), newReplayCommand(), newExportCommand(), newSimulateCommand(), newPlotCommand(), newPlanCommand(), newEstimatorCommand(), newEvalCommand())
 	root.AddCommand(newVersionCommand())

@@ -24,9 +24,11 @@ func explainHandler(log *decisionlog.Log, opener actuals.Opener, logger *slog.Lo
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", actuals.ErrRefused, err)
 		}
-		story, err := log.Story(ctx, wanted.JobID)
-		if err == nil && uid != story.Job.UID && uid != 0 && uid != own {
-			err = decisionlog.ErrNotFound
+		var story decisionlog.Story
+		if uid == 0 || uid == own {
+			story, err = log.Story(ctx, wanted.JobID)
+		} else {
+			story, err = log.StoryOfOwner(ctx, wanted.JobID, uid)
 		}
 		if errors.Is(err, decisionlog.ErrNotFound) {
 			return nil, fmt.Errorf("%w: gresize knows no job %d of yours", actuals.ErrRefused, wanted.JobID)

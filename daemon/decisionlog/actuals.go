@@ -260,6 +260,21 @@ func (l *Log) DiedAfterRewrite(ctx context.Context, uid uint32, fingerprint stri
 	return slurmJobID, nil
 }
 
+// latestChanged bounds the jobs that are looked at for an owner's deaths.
+const latestChanged = 500
+
+// OwnersDeaths is how many of an owner's latest changed jobs since a time died of memory on what they were given, and of how many it is known how they ended.
+func (l *Log) OwnersDeaths(ctx context.Context, uid uint32, since time.Time) (died, known int, err error) {
+	err = l.db.QueryRowContext(ctx, `SELECT coalesce(sum(g.outcome = 'out_of_memory' AND EXISTS (SELECT 1 FROM actuals a WHERE a.job = g.id AND a.outcome = 'out_of_memory' AND a.after_rewrite = 1)), 0),
+			coalesce(sum(g.outcome IN ('completed', 'failed', 'out_of_memory')), 0)
+		FROM (SELECT id, outcome FROM jobs INDEXED BY jobs_by_user WHERE uid = ? AND submitted_at >= ? AND verdict = 'rewrite' AND mode = 'enforce' ORDER BY submitted_at DESC LIMIT ?) g`,
+		uid, millis(since), latestChanged).Scan(&died, &known)
+	if err != nil {
+		return 0, 0, fmt.Errorf("look for an owner's deaths: %w", err)
+	}
+	return died, known, nil
+}
+
 // Rescue is a job that died on what gresize had given it, and is to run again with what its owner had asked for.
 type Rescue struct {
 	Job   int64

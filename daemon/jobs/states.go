@@ -114,6 +114,7 @@ const (
 	codeLimit          = "limit_forbids"
 	codeModeChanged    = "mode_changed"
 	codeDiedBefore     = "died_after_rewrite"
+	codeOwnersDeaths   = "owners_jobs_die"
 	codeLookAgain      = "tried_on_the_new_card"
 	codeRunning        = "running"
 	codeWaiting        = "waiting_with_nothing_wrong"

@@ -45,6 +45,8 @@ type Options struct {
 	Hold time.Duration
 	// ProbeBudget bounds the run of a script in its probe; 0: 60 s.
 	ProbeBudget time.Duration
+	// StateBytes, when not 0, is the size of the file system that holds the log and the spool, and nothing else.
+	StateBytes int64
 	// DaemonEnv are further NAME=value entries for gresized.
 	DaemonEnv []string
 	Log       io.Writer
@@ -178,7 +180,10 @@ func (s *Site) makeFolders() error {
 			}
 		}
 	}
-	return nil
+	if s.opts.StateBytes == 0 {
+		return nil
+	}
+	return syscall.Mount("none", s.path("state"), "tmpfs", 0, fmt.Sprintf("size=%d,uid=%d,gid=%d,mode=0755", s.opts.StateBytes, uid, gid))
 }
 
 // install copies our programs to where every node's user can run them.
@@ -366,6 +371,9 @@ func (s *Site) Stop() {
 	}
 	if s.Cluster != nil {
 		s.Cluster.Stop()
+	}
+	if s.opts.StateBytes > 0 {
+		_ = syscall.Unmount(s.path("state"), syscall.MNT_DETACH) // where it was not mounted, nothing is lost
 	}
 	if err := os.RemoveAll(s.dir); err != nil && s.opts.Log != nil {
 		fmt.Fprintf(s.opts.Log, "site: %v\n", err)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,6 +55,8 @@ func (r *Report) add(level finding.Level, name, setting, format string, args ...
 type Options struct {
 	// Dir is a folder from which jobs are submitted.
 	Dir string
+	// URL is where probes of this node report; empty: that is not tried.
+	URL string
 	// Python is the program with which the jobs run.
 	Python string
 	// Env is the environment of a job.
@@ -69,6 +72,7 @@ const (
 	maxTextBytes = 600
 	tryTime      = 40 * time.Second
 	torchTime    = 90 * time.Second
+	reachTime    = 10 * time.Second
 	// diskWanted is what changes may take on the disk, and reports beside them.
 	diskWanted = sandbox.DefaultScratchBytes + sandbox.DefaultReportBytes
 )
@@ -93,6 +97,7 @@ func Check(ctx context.Context, o Options) (Report, error) {
 	if r.User == 0 {
 		r.add(Note, "user", "", "asked by root: a probe runs as its job's owner, who may meet something else; ask as one, too")
 	}
+	r.reach(ctx, o)
 	mounts := readMounts()
 	inside := r.trySandbox(ctx, o)
 	r.places(o, mounts, inside)
@@ -103,6 +108,27 @@ func Check(ctx context.Context, o Options) (Report, error) {
 		r.python(ctx, o)
 	}
 	return r, nil
+}
+
+// reach asks gresized whether it is there, as a probe does before and after its run: outside of the sandbox.
+func (r *Report) reach(ctx context.Context, o Options) {
+	if o.URL == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTime)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, o.URL, nil)
+	if err == nil {
+		var response *http.Response
+		if response, err = http.DefaultClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	}
+	if err != nil {
+		r.add(Refuse, "gresized", "probe.listen must be an address that this node reaches, and probe.url must name it", "probes cannot fetch their jobs and report from here: %v", err)
+		return
+	}
+	r.add(OK, "gresized", "", "answers at %s", o.URL)
 }
 
 // insideScript does what every training script does, and says how it went: one line a place.
