@@ -59,6 +59,8 @@ func TestOwnersWhoseJobsDieAreLeftAlone(t *testing.T) {
 	for n, uid := range []uint32{lucky, longAgo, twice} {
 		token := of(uid)
 		b.report(n + 1)
-		b.until("the job to be changed", func() bool { return b.story(token).Job.State == StateUpdated || b.story(token).Job.State == StateVerified })
+		b.until("the job to be changed", func() bool {
+			return b.story(token).Job.State == StateUpdated || b.story(token).Job.State == StateVerified
+		})
 	}
 }

@@ -20,6 +20,8 @@ var outcomeText = map[report.Outcome]string{
 
 // Outcome is the sum of the jobs of one outcome.
 type Outcome struct {
+	// Slug is the outcome in one word.
+	Slug    string
 	Text    string
 	Jobs    int64
 	Percent float64
@@ -47,6 +49,7 @@ func Outcomes(r report.Report) []Outcome {
 				code = "no decision"
 			}
 			o.Codes = append(o.Codes, Count{line.Jobs, printable.Clip(code, 60)})
+			o.Slug = string(outcome)
 		}
 		if o.Jobs > 0 {
 			o.Percent = 100 * float64(o.Jobs) / float64(max(r.Jobs, 1))

@@ -42,6 +42,8 @@ var (
 		"print":   func(s any) string { return printable.Clip(fmt.Sprint(s), logview.MaxTextRunes) },
 		"dash":    func(s string) string { return map[bool]string{true: " dash"}[s == "-"] },
 		"slug":    func(s string) string { return strings.ReplaceAll(s, " ", "-") },
+		"why":     logview.Why,
+		"px":      func(x float64) string { return strconv.FormatFloat(x, 'f', 1, 64) },
 	}).ParseFS(files, "pages/*.html"))
 	// sheet changes its address with its content, so that no browser keeps an old one.
 	sheet = sheetAddress()
@@ -142,6 +144,8 @@ type listData struct {
 	Next, First, Sum string
 	// Chosen says that a filter is in force.
 	Chosen bool
+	// Summary is nil on pages of chosen or earlier jobs.
+	Summary *summary
 }
 
 type listRow struct {
@@ -184,6 +188,9 @@ func (s *Server) list(r *http.Request) (answer, error) {
 		data.Rows = append(data.Rows, row)
 	}
 	data.Sum = queryOf("/report", fields, "", "")
+	if !data.Chosen && data.First == "" && len(lines) > 0 {
+		data.Summary = s.sums.of(ctx, s.config.Sums, s.config.Words, s.config.Now())
+	}
 	return answer{template: "list.html", title: "Decisions", data: data}, nil
 }
 
@@ -364,6 +371,8 @@ type reportData struct {
 	Report   report.Report
 	Outcomes []logview.Outcome
 	Went     []logview.Count
+	Bar      bar
+	Bars     []cardBar
 	List     string
 }
 
@@ -393,7 +402,7 @@ func (s *Server) report(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	sum := report.Make(span, groups, truth, s.config.Words())
-	data := reportData{Form: newForm(fields), Span: span, Report: sum, Outcomes: logview.Outcomes(sum), Went: logview.HowItWent(truth), List: queryOf("/", fields, "", ""),
+	data := reportData{Form: newForm(fields), Span: span, Report: sum, Outcomes: logview.Outcomes(sum), Went: logview.HowItWent(truth), Bar: barOf(logview.Outcomes(sum)), Bars: cardBars(sum), List: queryOf("/", fields, "", ""),
 		From: span.First.Local().Format(time.DateOnly), To: span.Last.Local().Format(time.DateOnly)}
 	return answer{template: "report.html", title: "Report", data: data}, nil
 }

@@ -67,7 +67,9 @@ type Config struct {
 	// Address is that of the listener.
 	Address net.Addr
 	Version string
-	Logger  *slog.Logger
+	// Now is the clock; nil: that of the machine.
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Server answers on one address.
@@ -76,6 +78,7 @@ type Server struct {
 	hosts    map[string]bool
 	names    logview.Names
 	drawings drawings
+	sums     summaries
 	slots    chan struct{}
 	handler  http.Handler
 }
@@ -87,6 +90,9 @@ var files embed.FS
 func New(config Config) *Server {
 	s := &Server{config: config, hosts: map[string]bool{"localhost": true, "127.0.0.1": true, "::1": true}, slots: make(chan struct{}, maxRequests)}
 	s.drawings.source = config.Draw
+	if s.config.Now == nil {
+		s.config.Now = time.Now
+	}
 	for _, name := range config.Hosts {
 		s.hosts[strings.ToLower(name)] = true
 	}

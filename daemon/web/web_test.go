@@ -149,7 +149,7 @@ func newServer(t testing.TB, path string, draw Draw, trouble error) *Server {
 		Health: func(context.Context) Health {
 			return Health{Trouble: trouble, Lines: []logview.Line{{Name: "Mode", Text: "enforce: jobs are given what they need"}, {Name: "Slurm", Text: "22.05.8"}}}
 		},
-		Hosts: []string{"Gresize.Example.org"}, Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9190}, Version: "1.2.3", Logger: slog.New(slog.DiscardHandler)})
+		Hosts: []string{"Gresize.Example.org"}, Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9190}, Version: "1.2.3", Now: func() time.Time { return time.Date(2026, 11, 28, 12, 0, 0, 0, time.Local) }, Logger: slog.New(slog.DiscardHandler)})
 }
 
 func get(s http.Handler, method, target, host string) *httptest.ResponseRecorder {
@@ -214,7 +214,7 @@ func TestPages(t *testing.T) {
 		{"/row/1/memory.svg", 200, []string{"<svg", "GPU memory of job 7"}, []string{"linear.py", "<script"}},
 		{"/row/4/memory.svg", 404, nil, nil},
 		{"/row/1/other", 404, []string{"no such page"}, nil},
-		{"/report?since=2026-11-01", 200, []string{"5 jobs of 3 users", "gpu80g", "total", "changed to another card", "40.0 %", "1 <code>array_job</code>", "What these figures do not say"}, nil},
+		{"/report?since=2026-11-01", 200, []string{"5 jobs of 3 users", "gpu80g", "total", "changed to another card", "40.0 %", "1 an array", "What these figures do not say"}, nil},
 		{"/report?user=12345", 200, []string{"No job is like that."}, nil},
 		{"/report?before=1.1", 400, nil, nil},
 		{"/health", 200, []string{"is well", "enforce", "22.05.8", "train-resnet"}, []string{"array_job"}},
