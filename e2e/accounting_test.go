@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // typeTable is a site's table of GPU types, for the cluster of minicluster.Default.
@@ -61,18 +62,25 @@ func TestSlurmAccounting(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
 		return // the parts are tested with every change: the reading of sacct, and what a limit means for a change
 	}
-	for _, release := range minicluster.Releases() {
-		t.Run(release, func(t *testing.T) { slurmAccounting(t, release) })
+	for _, name := range minicluster.Releases() {
+		t.Run(name, func(t *testing.T) { slurmAccounting(t, name) })
 	}
 }
 
-func slurmAccounting(t *testing.T, release string) {
-	s := otherRelease(t, release, false, func(o *site.Options) {
+func slurmAccounting(t *testing.T, name string) {
+	// Where a type cannot be changed the nodes keep their features, which can.
+	v, err := release.Parse(name)
+	must(t, err)
+	typed, asks, table := release.ReplacesGres.In(v), tooLarge, ""
+	if typed {
+		asks, table = []string{"--gpus=a100:1"}, typeTable
+	}
+	s := otherRelease(t, name, !typed, func(o *site.Options) {
 		o.Cluster.Accounting = true
 		var err error
 		o.Cluster.GPUPlugin, err = minicluster.BuildGPUPlugin(t.Context(), o.Cluster.Root, filepath.Join("..", "slurm", "minicluster", "gpumem"), t.TempDir())
 		must(t, err)
-		o.Config = "[policy]\nwatch = \"15s\"\nmax_wait = \"12s\"\n" + typeTable
+		o.Config = "[policy]\nwatch = \"15s\"\nmax_wait = \"12s\"\n" + table
 	})
 	s.answer(says(t, 7, estimator.Exact))
 
@@ -80,7 +88,7 @@ func slurmAccounting(t *testing.T, release string) {
 	accounted := func(t *testing.T, script string) decisionlog.Actual {
 		t.Helper()
 		s := s.in(t)
-		id := s.submitScript("memory.sh", script, "--gpus=a100:1")
+		id := s.submitScript("memory.sh", script, asks...)
 		if job := s.completed(id, 90*time.Second); job["NodeList"] != "gpu1" {
 			t.Errorf("it ran on %s", job["NodeList"])
 		}
@@ -99,6 +107,7 @@ func slurmAccounting(t *testing.T, release string) {
 	}
 
 	t.Run("the GPU memory that Slurm gathers", func(t *testing.T) {
+		minicluster.NeedsRelease(t, name, release.GPUMemory)
 		const held = 7400 << 20
 		a := accounted(t, fmt.Sprintf("#!/bin/sh\nGRESIZE_TEST_GPUMEM=%d sleep 4\n", held))
 		if a.Outcome != decisionlog.Completed || !a.AfterRewrite || a.PeakBytes != held || a.Detail != "" {
@@ -134,6 +143,7 @@ func slurmAccounting(t *testing.T, release string) {
 		{"a limit that jobs share", "GrpTRES=gres/gpu:rtx3060=0", "waited_too_long"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			minicluster.NeedsRelease(t, name, release.ReplacesGres) // a limit on a type does not see a GPU without one
 			s := s.in(t)
 			key, _, _ := strings.Cut(c.limit, "=")
 			if _, err := s.Cluster.Sacctmgr(t.Context(), "modify", "user", minicluster.DefaultUser, "set", c.limit); err != nil {

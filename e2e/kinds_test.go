@@ -14,6 +14,7 @@ import (
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
+	"github.com/gresize/gresize/slurm/release"
 )
 
 // TestKinds is every kind of job on a real Slurm: the rows of docs/jobs.md.
@@ -85,6 +86,7 @@ func kindsLeftAlone(t *testing.T, s *fakeSite) {
 	script := func(text string, env ...string) func(*fakeSite) string {
 		return func(s *fakeSite) string { return s.submitText(text, env, "--gres=gpu:1") }
 	}
+	since := map[string]*release.Change{"--prefer": release.Prefer, "--gres=shard": release.Shards}
 	for _, c := range []struct {
 		name, code string
 		submit     func(*fakeSite) string
@@ -117,6 +119,9 @@ func kindsLeftAlone(t *testing.T, s *fakeSite) {
 		{"no GPU", "no_gpu", func(s *fakeSite) string { return s.submit("--partition=" + minicluster.ProbePartition) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if change := since[c.name]; change != nil {
+				minicluster.NeedsRelease(t, s.Cluster.Version().String(), change)
+			}
 			s := s.in(t)
 			id := ""
 			line := s.row(func() { id = c.submit(s) })
@@ -161,7 +166,7 @@ func kindsChanged(t *testing.T, s *fakeSite, fits fakeAnswer) {
 	gres := s.Cluster.Version().Prefix()
 	// Before 23.02.6 an update cannot take a resource away again, so a job that asks for any GPU gets a constraint.
 	counted := map[string]string{"TresPerNode": gres + "gpu:1," + gres + "vram:9", "Features": "(null)"}
-	if !s.Cluster.Version().AtLeast(23, 2, 6) {
+	if !release.ReplacesGres.In(s.Cluster.Version()) {
 		counted = map[string]string{"TresPerNode": gres + "gpu:1", "Features": "gpu12g"}
 	}
 	for _, c := range []struct {

@@ -68,6 +68,10 @@ func TestControllerIsLost(t *testing.T) {
 				o.Hold = 4 * time.Minute
 				o.Cluster.Backup = true
 				o.Cluster.Settings = map[string]string{"SlurmctldTimeout": "6"}
+				for i := range o.Cluster.Nodes {
+					// On 23.11 and 24.05 a slurmctld that takes over says of a node with shards "gres/shard type reported but not configured", and never starts a job there.
+					o.Cluster.Nodes[i].Shards = 0
+				}
 			})
 			slow := says(t, 7, estimator.Exact)
 			slow.DelaySeconds = 15
@@ -135,6 +139,9 @@ func TestClients(t *testing.T) {
 		})
 		t.Run("scrontab "+name, func(t *testing.T) {
 			s := s.in(t)
+			if _, err := s.Cluster.Command(t.Context(), minicluster.DefaultUser, "scrontab"); errors.Is(err, exec.ErrNotFound) {
+				t.Skipf("the Debian of Slurm %s has no scrontab", name)
+			}
 			must(t, os.WriteFile(filepath.Join(dir, "cron"), []byte("#SCRON --gres=gpu:1 --constraint=gpu80g --mem=200M --time=1 --chdir="+dir+" --output="+dir+"/cron.out\n* * * * * echo ran on $SLURMD_NODENAME\n"), 0o644))
 			line := s.row(func() {
 				_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "scrontab", "cron")

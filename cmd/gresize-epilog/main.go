@@ -47,6 +47,7 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 	url := flags.String("url", "", "send to gresized at `URL`: probe.url of gresize.toml")
 	munge := flags.String("munge", "/usr/bin/munge", "prove with this `PROGRAM` who is speaking")
 	socket := flags.String("munge-socket", "", "munged listens at `PATH`, if not in its default place")
+	key := flags.String("key", "", "prove it with the key in `FILE`, such as /etc/slurm/slurm.key, where there is no munge: actuals.key of gresize.toml")
 	smi := flags.String("nvidia-smi", "nvidia-smi", "read NVML's accounting with this `PROGRAM`")
 	folder := flags.String("folder", "/run/gresize-epilog", "remember in `FOLDER` what NVML knew of earlier jobs")
 	limit := flags.Duration("timeout", 10*time.Second, "end after this `TIME` at the latest")
@@ -74,7 +75,7 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 	}
 	peaks, accountingErr := epilog.Accounting{NvidiaSMI: *smi, Folder: *folder}.Peaks(ctx, env("SLURM_JOB_GPUS"))
 	report.Peaks = peaks
-	sender := epilog.Sender{URL: *url, Munge: *munge, Socket: *socket}
+	sender := epilog.Sender{URL: *url, Munge: *munge, Socket: *socket, Key: *key}
 	answer, err := send(ctx, sender, report)
 	if err != nil {
 		return errors.Join(err, accountingErr)

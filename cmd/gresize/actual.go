@@ -34,7 +34,7 @@ func newActualCommand() *cobra.Command {
 }
 
 func newActualAddCommand() *cobra.Command {
-	var configFile, url, munge, socket, memory, node, outcome string
+	var configFile, url, munge, socket, key, memory, node, outcome string
 	var job uint32
 	var run int
 	cmd := &cobra.Command{
@@ -66,7 +66,7 @@ believed, nobody else. Each run of a job is told once.`,
 			if err := told.Validate(); err != nil {
 				return usageError(err)
 			}
-			sender, err := senderOf(cmd, configFile, url, munge, socket)
+			sender, err := senderOf(cmd, configFile, url, munge, socket, key)
 			if err != nil {
 				return err
 			}
@@ -98,12 +98,13 @@ believed, nobody else. Each run of a job is told once.`,
 	flags.StringVar(&url, "url", "", "send to gresized at `URL` instead of the configured one (probe.url)")
 	flags.StringVar(&munge, "munge", "/usr/bin/munge", "prove with this `PROGRAM` who is speaking")
 	flags.StringVar(&socket, "munge-socket", "", "munged listens at `PATH`, if not where the configuration says")
+	flags.StringVar(&key, "key", "", "prove it with the key in `FILE` in place of munge, if not with the one of the configuration (actuals.key)")
 	return cmd
 }
 
 // senderOf finds gresized: on the command line, or by its configuration.
-func senderOf(cmd *cobra.Command, file, url, munge, socket string) (epilog.Sender, error) {
-	s := epilog.Sender{URL: url, Munge: munge, Socket: socket}
+func senderOf(cmd *cobra.Command, file, url, munge, socket, key string) (epilog.Sender, error) {
+	s := epilog.Sender{URL: url, Munge: munge, Socket: socket, Key: key}
 	c, err := config.Read(file)
 	switch {
 	case (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission)) && !cmd.Flags().Changed("config"):
@@ -125,6 +126,9 @@ func senderOf(cmd *cobra.Command, file, url, munge, socket string) (epilog.Sende
 	}
 	if s.Socket == "" {
 		s.Socket = c.Actuals.MungeSocket
+	}
+	if s.Key == "" && !cmd.Flags().Changed("munge") {
+		s.Key = c.Actuals.Key
 	}
 	return s, nil
 }

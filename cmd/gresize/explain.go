@@ -35,10 +35,11 @@ machine of the cluster. "gresize show JOBID" has every step and number.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := path.open(cmd)
 			if err != nil && path.db == "" && (errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)) {
-				sender, err := senderOf(cmd, path.config, url, munge, socket)
+				sender, err := senderOf(cmd, path.config, url, munge, socket, "")
 				if err != nil {
 					return err
 				}
+				sender.Key = "" // a user has none
 				return askAbout(cmd, sender, args[0])
 			}
 			if err != nil {

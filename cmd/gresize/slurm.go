@@ -35,6 +35,7 @@ func newSlurmCheckCommand() *cobra.Command {
 		Short: "Tell whether slurmctld will load the plugin, before it tries",
 		Long: `Tells whether the slurmctld of this machine will load the plugin job_submit/gresize. With one that was
 built for another release slurmctld does not start, so ask before a restart and after every upgrade of Slurm.
+It also says whether slurmctld will take the commands that gresized uses.
 Nothing is loaded and nothing is asked of a running slurmctld. The exit status is 1 when slurmctld must not be
 started with the plugin, or when what was named cannot be read; a slurm.conf that is not in its usual place is a note.`,
 		Example: "  gresize slurm check\n  gresize slurm check build/plugin/job_submit_gresize.so",
@@ -60,6 +61,10 @@ started with the plugin, or when what was named cannot be read; a slurm.conf tha
 				if noConf = regular.Check(o.Conf); noConf != nil {
 					o.Conf = ""
 				}
+			}
+			if o.Conf != "" && !cmd.Flags().Changed("scontrol") {
+				// gresized may run on another machine, and the commands with it.
+				o.Scontrol, _ = exec.LookPath("scontrol")
 			}
 			report, err := loadcheck.Check(cmd.Context(), o)
 			if noConf != nil {
@@ -92,6 +97,7 @@ started with the plugin, or when what was named cannot be read; a slurm.conf tha
 		},
 	}
 	cmd.Flags().StringVar(&o.Slurmctld, "slurmctld", "", "the slurmctld that is to load the plugin (default: the one of this machine)")
+	cmd.Flags().StringVar(&o.Scontrol, "scontrol", "", "the scontrol with which gresized asks: slurmctld refuses one of a newer release (default: the one of this machine; --scontrol= looks at none)")
 	cmd.Flags().StringVar(&o.Conf, "conf", "/etc/slurm/slurm.conf", "slurm.conf, to see whether it names the plugin; SLURM_CONF names another (--conf= looks at none)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	return cmd

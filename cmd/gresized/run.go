@@ -147,6 +147,11 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 			warn(&config.FileError{Field: p.Field, Problem: err.Error(), Hint: "name the program's place on the machine of gresized"})
 		}
 	}
+	if key := c.Actuals.Key; key != "" {
+		if err := epilog.CheckKey(key); err != nil {
+			warn(&config.FileError{Field: "actuals.key", Problem: err.Error(), Hint: "name a file that only SlurmUser can read here and root on the nodes; until then no report of an Epilog is taken"})
+		}
+	}
 	if why := slurmFault(c); why != nil {
 		warn(&config.FileError{Field: "slurm.scontrol", Problem: printable.Clip(why.Error(), 600), Hint: "is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked"})
 	}
@@ -241,8 +246,13 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	probes := probeapi.New(manager, logger)
 	probes.Recording, probes.Heartbeat = recordingFor(c, logger), beats
 	munge := actuals.Munge{Unmunge: c.Actuals.Unmunge, Socket: c.Actuals.MungeSocket}
-	probes.Handle(epilog.Path, keeper.Handler(munge))
-	probes.Handle(epilog.PathTold, keeper.ToldHandler(munge))
+	var opener actuals.Opener = munge
+	if c.Actuals.Key != "" {
+		opener = &epilog.Key{Path: c.Actuals.Key}
+	}
+	probes.Handle(epilog.Path, keeper.Handler(opener))
+	probes.Handle(epilog.PathTold, keeper.ToldHandler(opener))
+	// A user has no key: who asks for the story of his job is proved by munge alone.
 	probes.Handle(epilog.PathExplain, explainHandler(log, munge, logger))
 	var submits *server.Server
 	working := &alive{beats: beats, manager: manager, log: log}

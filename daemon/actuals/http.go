@@ -72,7 +72,7 @@ func parseUnmunged(out []byte) (payload []byte, uid uint32, err error) {
 	return payload, uint32(n), nil
 }
 
-// Opener is *Munge, or a stand-in.
+// Opener is Munge, or *epilog.Key where there is none.
 type Opener interface {
 	Open(ctx context.Context, credential []byte) (payload []byte, uid uint32, err error)
 }

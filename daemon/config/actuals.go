@@ -33,7 +33,9 @@ type Actuals struct {
 	Unmunge string `toml:"unmunge"`
 	// MungeSocket is where munged listens; empty: its default place.
 	MungeSocket string `toml:"munge_socket"`
-	Sacct       string `toml:"sacct"`
+	// Key is a file that only root and SlurmUser of the cluster's machines can read, by which Epilogs prove in place of munge who they are; empty: with munge.
+	Key   string `toml:"key"`
+	Sacct string `toml:"sacct"`
 	// SacctEvery is the time between two requests to Slurm's accounting; 0: it is not asked.
 	SacctEvery Duration `toml:"sacct_every"`
 }

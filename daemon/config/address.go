@@ -24,7 +24,7 @@ func (c *Config) checkPaths(found *faults) {
 	}{
 		{"socket.path", c.Socket.Path, true, false}, {"log.path", c.Log.Path, false, false}, {"log.spool", c.Log.Spool, false, false}, {"slurm.scontrol", c.Slurm.Scontrol, false, false},
 		{"slurm.conf", c.Slurm.Conf, false, true}, {"probe.launch_socket", c.Probe.LaunchSocket, true, false},
-		{"actuals.unmunge", c.Actuals.Unmunge, false, false}, {"actuals.munge_socket", c.Actuals.MungeSocket, true, true}, {"actuals.sacct", c.Actuals.Sacct, false, false},
+		{"actuals.unmunge", c.Actuals.Unmunge, false, false}, {"actuals.munge_socket", c.Actuals.MungeSocket, true, true}, {"actuals.key", c.Actuals.Key, false, true}, {"actuals.sacct", c.Actuals.Sacct, false, false},
 	} {
 		if p.value == "" && p.none {
 			continue
@@ -96,7 +96,10 @@ type Program struct{ Field, Path string }
 
 // Programs are those that have to be there: whether they are is for whoever runs them.
 func (c *Config) Programs() []Program {
-	programs := []Program{{"slurm.scontrol", c.Slurm.Scontrol}, {"actuals.unmunge", c.Actuals.Unmunge}}
+	programs := []Program{{"slurm.scontrol", c.Slurm.Scontrol}}
+	if c.Actuals.Key == "" {
+		programs = append(programs, Program{"actuals.unmunge", c.Actuals.Unmunge})
+	}
 	if c.Actuals.SacctEvery > 0 {
 		programs = append(programs, Program{"actuals.sacct", c.Actuals.Sacct})
 	}

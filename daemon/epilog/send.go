@@ -16,12 +16,14 @@ import (
 
 const maxAnswerBytes = 64 << 10
 
-// Sender tells gresized something in the name of whoever runs it: munge proves who that is.
+// Sender tells gresized something in the name of whoever runs it: munge proves who that is, or a key that only root and SlurmUser can read.
 type Sender struct {
 	// URL is probe.url of gresize.toml.
 	URL string
 	// Munge is the program, Socket that of munged; empty: its default place.
 	Munge, Socket string
+	// Key is the file of such a key, which is used in place of munge; empty: none.
+	Key string
 }
 
 // mungeError says in munge's own words why there is no credential.
@@ -34,7 +36,7 @@ func mungeError(err error) error {
 	if words == "" {
 		words = err.Error()
 	}
-	return fmt.Errorf("munge gave no credential; is munged running on this machine? It says: %s", words)
+	return fmt.Errorf("munge gave no credential; is munged running on this machine? Without munge (AuthType=auth/slurm) give -key /etc/slurm/slurm.key, and set actuals.key in gresize.toml. It says: %s", words)
 }
 
 // Post makes a credential of this cluster with a document inside, and returns the answer to it.
@@ -43,16 +45,9 @@ func (s Sender) Post(ctx context.Context, path string, document any) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	args := []string{}
-	if s.Socket != "" {
-		args = append(args, "--socket="+s.Socket)
-	}
-	command := exec.CommandContext(ctx, s.Munge, args...)
-	command.Stdin = bytes.NewReader(data)
-	command.WaitDelay = time.Second
-	credential, err := command.Output()
+	credential, err := s.credential(ctx, data)
 	if err != nil {
-		return nil, mungeError(err)
+		return nil, err
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.URL, "/")+path, bytes.NewReader(credential))
 	if err != nil {
@@ -73,4 +68,23 @@ func (s Sender) Post(ctx context.Context, path string, document any) ([]byte, er
 		return nil, fmt.Errorf("gresized: %s: %.300s", response.Status, strings.TrimSpace(string(body)))
 	}
 	return body, nil
+}
+
+// credential proves who sends the document, which is in it.
+func (s Sender) credential(ctx context.Context, document []byte) ([]byte, error) {
+	if s.Key != "" {
+		return seal(s.Key, document, time.Now())
+	}
+	args := []string{}
+	if s.Socket != "" {
+		args = append(args, "--socket="+s.Socket)
+	}
+	command := exec.CommandContext(ctx, s.Munge, args...)
+	command.Stdin = bytes.NewReader(document)
+	command.WaitDelay = time.Second
+	credential, err := command.Output()
+	if err != nil {
+		return nil, mungeError(err)
+	}
+	return credential, nil
 }

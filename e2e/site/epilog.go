@@ -34,8 +34,27 @@ func (s *Site) accounting(node string) string { return s.path(filepath.Join("acc
 func (s *Site) epilog() string {
 	return fmt.Sprintf(`#!/bin/sh
 export PATH=%[1]s:/usr/bin:/bin GRESIZE_VGPU_REPORT_DIR=%[2]s/"$SLURMD_NODENAME" GRESIZE_VGPU_PROFILE=%[3]s/"$SLURMD_NODENAME".profile
-%[4]s -url http://%[5]s -munge-socket %[6]s -folder %[7]s/"$SLURMD_NODENAME" 2>>%[8]s
+%[4]s -url http://%[5]s %[6]s -folder %[7]s/"$SLURMD_NODENAME" 2>>%[8]s
 exit 0
 `, filepath.Join(s.Cluster.Dir(), "share", "vgpu-bin"), s.path("accounting"), filepath.Join(s.Cluster.Dir(), "gpu"), filepath.Join(s.libexec, "gresize-epilog"), s.probes,
-		s.Cluster.MungeSocket(), s.path("run-root/epilog"), s.path("log/epilog.log"))
+		s.Proof(), s.path("run-root/epilog"), s.path("log/epilog.log"))
+}
+
+// Proof are the options with which gresize-epilog proves who it is.
+func (s *Site) Proof() string {
+	if key := s.Cluster.SlurmKey(); key != "" {
+		return "-key " + key
+	}
+	return "-munge-socket " + s.Cluster.MungeSocket()
+}
+
+// EpilogLog is what gresize-epilog has said so far.
+func (s *Site) EpilogLog() (string, error) {
+	text, err := os.ReadFile(s.path("log/epilog.log"))
+	return string(text), err
+}
+
+// Epilog is gresize-epilog, and the address to which it reports.
+func (s *Site) Epilog() (program, url string) {
+	return filepath.Join(s.libexec, "gresize-epilog"), "http://" + s.probes
 }

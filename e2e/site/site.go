@@ -47,6 +47,10 @@ type Options struct {
 	ProbeBudget time.Duration
 	// StateBytes, when not 0, is the size of the file system that holds the log and the spool, and nothing else.
 	StateBytes int64
+	// Beside is the root of another release of Slurm, which is installed where gresized runs; empty: that of the cluster.
+	Beside string
+	// Commands are shell scripts in place of commands of Slurm, by their names, for gresized.
+	Commands map[string]string
 	// DaemonEnv are further NAME=value entries for gresized.
 	DaemonEnv []string
 	Log       io.Writer
@@ -60,9 +64,11 @@ type Site struct {
 	libexec string
 	bin     string
 	slurm   *user.User
-	daemon  *process
-	launch  *process
-	probes  string
+	// host is the cluster as gresized sees it.
+	host   *minicluster.Cluster
+	daemon *process
+	launch *process
+	probes string
 }
 
 // Start brings everything up. The caller must call Stop.
@@ -144,7 +150,13 @@ func (s *Site) bringUp(ctx context.Context) error {
 	if s.Cluster, err = minicluster.Start(ctx, cluster); err != nil {
 		return err
 	}
-	if err := s.install(); err != nil {
+	s.host = s.Cluster
+	if s.opts.Beside != "" {
+		if s.host, err = s.Cluster.Beside(ctx, s.opts.Beside); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(s.install(), s.writeCommands()); err != nil {
 		return err
 	}
 	if s.probes, err = freeAddress(); err != nil {
@@ -186,6 +198,26 @@ func (s *Site) makeFolders() error {
 	return syscall.Mount("none", s.path("state"), "tmpfs", 0, fmt.Sprintf("size=%d,uid=%d,gid=%d,mode=0755", s.opts.StateBytes, uid, gid))
 }
 
+// writeCommands puts the scripts beside each other; what is none of them is Slurm's own.
+func (s *Site) writeCommands() error {
+	if s.opts.Commands == nil {
+		return nil
+	}
+	if err := os.Mkdir(s.path("commands"), 0o755); err != nil {
+		return err
+	}
+	for _, name := range []string{"scontrol", "squeue", "scancel"} {
+		text, ours := s.opts.Commands[name]
+		if !ours {
+			text = "exec " + name + " \"$@\"\n"
+		}
+		if err := os.WriteFile(s.path(filepath.Join("commands", name)), []byte("#!/bin/sh\n"+text), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // install copies our programs to where every node's user can run them.
 func (s *Site) install() error {
 	for _, part := range []struct {
@@ -211,10 +243,18 @@ func (s *Site) config() string {
 	fmt.Fprintf(&b, "[socket]\npath = %q\nallow_users = [%q]\n\n", s.path("run/submit.sock"), s.slurm.Username)
 	fmt.Fprintf(&b, "[log]\npath = %q\nspool = %q\n\n", s.LogPath(), s.path("state/spool"))
 	fmt.Fprintf(&b, "[metrics]\nlisten = %q\n\n", "unix:"+s.MetricsPath())
-	fmt.Fprintf(&b, "[slurm]\nconf = %q\n\n", s.Cluster.Conf())
+	fmt.Fprintf(&b, "[slurm]\nconf = %q\n", s.host.Conf())
+	if s.opts.Commands != nil {
+		fmt.Fprintf(&b, "scontrol = %q\n", s.path("commands/scontrol"))
+	}
+	b.WriteString("\n")
 	fmt.Fprintf(&b, "[probe]\npartition = \"probe\"\nlisten = %q\nlaunch_socket = %q\nhold = %q\nbudget = %q\ntime_limit = \"5m\"\nmemory = \"3GiB\"\ncpus = 2\n\n",
 		s.probes, s.path("run-root/launch.sock"), s.opts.Hold, s.opts.ProbeBudget)
-	fmt.Fprintf(&b, "[actuals]\nmunge_socket = %q\n", s.Cluster.MungeSocket())
+	if key := s.Cluster.SlurmKey(); key != "" {
+		fmt.Fprintf(&b, "[actuals]\nkey = %q\n", key)
+	} else {
+		fmt.Fprintf(&b, "[actuals]\nmunge_socket = %q\n", s.Cluster.MungeSocket())
+	}
 	if s.opts.Cluster.Accounting {
 		b.WriteString("sacct_every = \"10s\"\n")
 	}
@@ -271,7 +311,7 @@ func (s *Site) startLaunch(ctx context.Context) error {
 		return err
 	}
 	s.launch, err = s.startProcess("log/launch.log", "root", nil, filepath.Join(s.libexec, "gresize-launch"),
-		"-socket", socket, "-slurm-user", s.slurm.Username, "-sbatch", sbatch, "-slurm-conf", s.Cluster.Conf(), "-probe", filepath.Join(s.libexec, "gresize-probe"))
+		"-socket", socket, "-slurm-user", s.slurm.Username, "-sbatch", sbatch, "-slurm-conf", s.host.Conf(), "-probe", filepath.Join(s.libexec, "gresize-probe"))
 	if err != nil {
 		return err
 	}
@@ -280,7 +320,7 @@ func (s *Site) startLaunch(ctx context.Context) error {
 
 // StartDaemon starts gresized, after Start or after KillDaemon, and returns when its socket answers.
 func (s *Site) StartDaemon(ctx context.Context) error {
-	env := append(s.Cluster.Env(), s.opts.DaemonEnv...)
+	env := append(s.host.Env(), s.opts.DaemonEnv...)
 	var err error
 	if s.daemon, err = s.startProcess("log/gresized.log", s.slurm.Username, env, filepath.Join(s.bin, "gresized"), "-config", s.ConfigPath()); err != nil {
 		return err
@@ -430,7 +470,7 @@ func (s *Site) startProcess(logName, as string, env []string, program string, ar
 		return nil, err
 	}
 	defer log.Close()
-	cmd, err := s.Cluster.Process(as, "/", program, args...)
+	cmd, err := s.host.Process(as, "/", program, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -46,6 +46,8 @@ type Options struct {
 	Plugin string
 	// Slurmctld is the program that is to load it.
 	Slurmctld string
+	// Scontrol is the scontrol with which gresized asks, where it runs on this machine; empty: it is not looked at. Without a slurm.conf it looks for a slurmctld that has one, for long.
+	Scontrol string
 	// Conf is slurm.conf; empty: it is not looked at.
 	Conf string
 }
@@ -71,15 +73,9 @@ func Check(ctx context.Context, o Options) (Report, error) {
 	r := Report{Plugin: o.Plugin}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, o.Slurmctld, "-V")
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
+	running, err := versionOf(ctx, o.Slurmctld)
 	if err != nil {
-		return r, fmt.Errorf("%s -V: %w", o.Slurmctld, err)
-	}
-	running, err := release.Parse(string(out))
-	if err != nil {
-		return r, fmt.Errorf("%s -V: %w", o.Slurmctld, err)
+		return r, err
 	}
 	controller, err := elf.Open(o.Slurmctld)
 	if err != nil {
@@ -110,10 +106,40 @@ func Check(ctx context.Context, o Options) (Report, error) {
 	if err := r.checkImports(plugin, library); err != nil {
 		return r, err
 	}
+	if why := running.Untried(); why != "" {
+		r.add(Note, "%s", why)
+	}
+	if o.Scontrol != "" {
+		commands, err := versionOf(ctx, o.Scontrol, "SLURM_CONF="+o.Conf)
+		switch why := release.Beside(commands, running); {
+		case err != nil:
+			r.add(Note, "it is not known whether slurmctld will answer gresized: %v", err)
+		case why != "":
+			r.add(Note, "%s", why)
+		default:
+			r.add(OK, "%s is of the same release", o.Scontrol)
+		}
+	}
 	if o.Conf != "" {
 		return r, r.checkConf(o)
 	}
 	return r, nil
+}
+
+// versionOf is the release of a program of Slurm.
+func versionOf(ctx context.Context, program string, environment ...string) (release.Version, error) {
+	cmd := exec.CommandContext(ctx, program, "-V")
+	cmd.Env = append(os.Environ(), environment...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return release.Version{}, fmt.Errorf("%s -V: %w", program, err)
+	}
+	v, err := release.Parse(string(out))
+	if err != nil {
+		return v, fmt.Errorf("%s -V: %w", program, err)
+	}
+	return v, nil
 }
 
 // checkNames looks at what slurmctld looks up.

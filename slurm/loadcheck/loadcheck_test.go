@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gresize/gresize/finding"
 	"github.com/gresize/gresize/slurm/release"
 )
 
@@ -124,4 +125,30 @@ func FuzzConf(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestCommands: slurmctld takes the commands of its own release and of older ones, and refuses newer ones.
+func TestCommands(t *testing.T) {
+	running, plugin := machine(t)
+	newer, older := running, running
+	newer.Major, older.Major, older.Minor = running.Major+3, 21, 8
+	for _, c := range []struct {
+		version, want string
+		level         finding.Level
+	}{
+		{running.String(), "is of the same release", OK}, {newer.String(), "which refuses them", Note}, {older.String(), "which takes them", Note},
+	} {
+		scontrol := filepath.Join(t.TempDir(), "scontrol")
+		if err := os.WriteFile(scontrol, []byte("#!/bin/sh\necho slurm-wlm "+c.version+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Check(t.Context(), Options{Plugin: plugin, Slurmctld: slurmctld, Scontrol: scontrol})
+		last := r.Findings[len(r.Findings)-1]
+		if err != nil || r.Refused() || last.Level != c.level || !strings.Contains(last.Text, c.want) {
+			t.Errorf("scontrol %s: %+v %v, want %q", c.version, last, err, c.want)
+		}
+	}
+	if r, err := Check(t.Context(), Options{Plugin: plugin, Slurmctld: slurmctld, Scontrol: "/bin/true"}); err != nil || !strings.Contains(r.Findings[len(r.Findings)-1].Text, "it is not known whether") {
+		t.Errorf("%+v %v", r, err)
+	}
 }

@@ -193,13 +193,32 @@ func (c *Cluster) placeSocket(ctx context.Context) error {
 	return nil
 }
 
+// waitForKiosk waits for a slurmd that authenticates without munge: each takes away the socket of the one before, and two that do so at the same moment end each other.
+func (c *Cluster) waitForKiosk(ctx context.Context, node string, slurmd *daemon) error {
+	if !c.opts.SlurmAuth {
+		return nil
+	}
+	return waitFor(ctx, startTimeout, func() (bool, error) {
+		log, err := os.ReadFile(c.path("log/slurmd-" + node + ".log"))
+		return err == nil && strings.Contains(string(log), "slurmd started"), slurmd.exited()
+	})
+}
+
+// SlurmKey is the path of the key by which Slurm authenticates without munge; empty: it does with munge.
+func (c *Cluster) SlurmKey() string {
+	if !c.opts.SlurmAuth {
+		return ""
+	}
+	return c.path("etc/slurm.key")
+}
+
 // slurmKey makes the key by which Slurm authenticates without munge.
 func (c *Cluster) slurmKey() error {
 	key := make([]byte, 1024)
 	if _, err := rand.Read(key); err != nil {
 		return fmt.Errorf("minicluster: %w", err)
 	}
-	path := c.path("etc/slurm.key")
+	path := c.SlurmKey()
 	if err := writeFile(path, key, 0o600); err != nil {
 		return err
 	}

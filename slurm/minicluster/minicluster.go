@@ -8,6 +8,7 @@
 package minicluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -108,6 +109,8 @@ type Cluster struct {
 	systemPlugins  string
 	slurmUser      account
 	version        release.Version
+	// confName is that of its slurm.conf in dir; empty: the cluster's own.
+	confName string
 	// anchor is the process whose mount namespace has the other root, when there is one.
 	anchor *daemon
 	// hasVGPUPrograms tells that share/vgpu-bin is there.
@@ -245,6 +248,9 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 			return err
 		}
 		c.others = append(c.others, d)
+		if err := c.waitForKiosk(ctx, n.Name, d); err != nil {
+			return err
+		}
 	}
 	if err := c.waitIdle(ctx); err != nil {
 		return err
@@ -492,7 +498,7 @@ func (c *Cluster) MungeSocket() string { return c.path("run/munge/socket") }
 // Env are the NAME=value lines that make Slurm's commands talk to this cluster.
 func (c *Cluster) Env() []string { return []string{"SLURM_CONF=" + c.conf()} }
 
-func (c *Cluster) conf() string            { return c.path("etc/slurm.conf") }
+func (c *Cluster) conf() string            { return c.path(cmp.Or(c.confName, "etc/slurm.conf")) }
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
 func (c *Cluster) say(format string, args ...any) {

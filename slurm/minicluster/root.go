@@ -38,6 +38,10 @@ for file in passwd group shadow; do
 done
 [ -e "$root/etc/hosts" ] || : >"$root/etc/hosts"
 mount --bind "${dirs%% *}/etc/hosts" "$root/etc/hosts"
+if [ -e "${dirs%% *}/etc/job_submit.lua" ]; then # which 20.11 looks for in its own place alone
+	mkdir -p "$root/etc/slurm"
+	mount --bind "${dirs%% *}/etc" "$root/etc/slurm"
+fi
 for dir in $dirs; do
 	mkdir -p "$root$dir"
 	mount --bind "$dir" "$root$dir"

@@ -27,10 +27,12 @@ var (
 	BindingHidesShards = &Change{Version{25, 11, 0}, "a step with SLURM_TRES_BIND has no GPU in a job with shards: the variable goes", "run on 25.11.7 and 26.05.5"}
 	// 23.11.11 stores TresPerTask=gres/gpu:1.
 	TaskEquals = &Change{Version{24, 5, 0}, "the count of --gpus-per-task stands behind an equals sign, gres/gpu=1", "src/common/slurm_opt.c; run on 23.11.11 and 24.05.8"}
+	Prefer     = &Change{Version{22, 5, 0}, "sbatch has --prefer, and job_desc_msg_t has prefer (a branch of the preprocessor in slurm/plugin/job_describe.c)", "slurm/slurm.h"}
 	// What the mini-cluster is made of, and what its tests need.
 	RateLimit = &Change{Version{23, 2, 0}, "SlurmctldParameters=rl_enable: a client that asks too often is told to wait", "src/slurmctld/rate_limit.c"}
 	// Which commands a slurmctld answers, see Beside.
 	ThreeBack      = &Change{Version{24, 11, 0}, "slurmctld answers the commands of the three releases before it; until then of two", "src/common/slurm_protocol_common.h, SLURM_MIN_PROTOCOL_VERSION"}
+	GPUMemory      = &Change{Version{23, 2, 0}, "jobacct_gather keeps gres/gpumem, the memory of GPUs", "src/plugins/gpu/nvml, src/common/read_config.c"}
 	Stepmgr        = &Change{Version{24, 5, 0}, "SlurmctldParameters=enable_stepmgr: a job's own node makes its steps", "RELEASE_NOTES of 24.05"}
 	AuthSlurm      = &Change{Version{23, 11, 0}, "AuthType=auth/slurm, without munge", "RELEASE_NOTES of 23.11"}
 	CgroupPlugin   = &Change{Version{21, 8, 0}, "cgroup.conf has CgroupPlugin", "src/interfaces/cgroup.c"}
@@ -38,11 +40,11 @@ var (
 )
 
 // Changes are all of them, and below them those that gresize meets without asking for the release: what it does is right on both sides.
-var Changes = []*Change{GresColon, CgroupPlugin, Shards, TresPerTask, RateLimit, ReplacesGres, GresSlash, AuthSlurm, TaskEquals, CgroupDisabled, Stepmgr, ThreeBack, BindingHidesShards}
+var Changes = []*Change{GresColon, CgroupPlugin, Shards, Prefer, TresPerTask, RateLimit, GPUMemory, ReplacesGres, GresSlash, AuthSlurm, TaskEquals, CgroupDisabled, Stepmgr, ThreeBack, BindingHidesShards}
 
 // Met are changes that gresize is built around: nothing asks for them.
 var Met = []*Change{
-	{Version{22, 5, 0}, "job_desc_msg_t has prefer (a branch of the preprocessor in slurm/plugin/job_describe.c)", "slurm/slurm.h"},
+	{Version{21, 8, 0}, "job_submit.lua lies beside slurm.conf; before, in the folder that Slurm was built for", "src/plugins/job_submit/lua/job_submit_lua.c; run on 20.11.4 and 22.05.8"},
 	{Version{22, 5, 0}, "a plugin without plugin_version is refused", "src/common/plugin.c"},
 	{Version{23, 2, 0}, "job_modify has a fourth argument (a branch in slurm/plugin/plugin.c), and calls of job_submit are concurrent", "src/interfaces/job_submit.c"},
 	{Version{23, 2, 0}, "squeue prints an exit code as code:signal, not as the status of wait(2); both are read", "src/squeue/print.c, _print_job_exit_code"},
@@ -62,7 +64,7 @@ func Markdown() string {
 	fmt.Fprintf(&b, "# Releases of Slurm\n\ngresize is run on %s: [plugin.md](plugin.md) says what was run where, [rewrites.md](rewrites.md) what each can change. ", strings.Join(Names, ", "))
 	b.WriteString("The plugin belongs to one release, micro\nnumbers aside; everything else is one build for all. This page is written from the table in `slurm/release`, the one place where releases are told apart.\n\n" +
 		"A job is changed in the words of the release of the slurmctld that asked for it, for scontrol hands them on as they are. scontrol and squeue may be older than slurmctld, by two releases, from 24.11 on by three;\n" +
-		"Slurm refuses newer ones. gresized says in its journal which of the two it is.\n\n" +
+		"Slurm refuses newer ones. gresized says in its journal which of the two it is, and `gresize slurm check` before.\n\n" +
 		"A release newer than the last one is taken to be like it, and the journal says that it is not known. The plugin for it is built from its headers: where they have another layout it is right, and where something that\n" +
 		"gresize uses is gone it does not compile. What fails later is an error in the journal, and the job runs as its owner asked.\n\n" +
 		"## What gresize asks for\n\n| since | what is otherwise | source |\n|---|---|---|\n")
