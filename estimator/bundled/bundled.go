@@ -57,7 +57,7 @@ var all = []Method{
 	{Name: faketensor.Name, Version: "1", Summary: "tensors without content: forward, backward and optimizer steps of the command itself", Recording: fake, Estimate: faketensor.Estimate},
 	{Name: faketensor.PublishedName, Version: "1", Summary: "the same as published: one forward, and the backward pass of the output's sum", Recording: fakePublished,
 		Estimate: faketensor.Published},
-	{Name: gpumemnet.Name, Version: "2", Summary: "the nets of GPUMemNet, trained on the virtual GPU: a class of memory by the list of layers", Recording: layers, Estimate: byClass},
+	{Name: gpumemnet.Name, Version: "3", Summary: "GPUMemNet, fitted on the virtual GPU: a class of memory by the list of layers", Recording: layers, Estimate: byClass},
 	{Name: HistoryName, Version: "1", Summary: "what earlier runs really used, from the file that " + historyVariable + " names", Estimate: fromHistory},
 }
 

@@ -22,6 +22,7 @@ var tokenOf = map[string]string{
 	"Dropout": "dropout", "MultiheadAttention": "attention", "Embedding": "embedding", "MaxPool2d": "pool", "AvgPool2d": "pool",
 	"AdaptiveAvgPool2d": "pool", "Softmax": "activation", "LogSoftmax": "activation", "ReLU6": "activation", "GELUActivation": "activation",
 	"NewGELUActivation": "activation", "QuickGELUActivation": "activation", "BatchNormAct2d": "batch_norm", "Sigmoid": "activation",
+	"StochasticDepth": "dropout", "DropPath": "dropout", "LayerNorm2d": "batch_norm", "GroupNorm": "batch_norm", "Hardswish": "activation", "Hardsigmoid": "activation",
 	"Identity": "activation", "ReLU": "activation", "LeakyReLU": "activation", "PReLU": "activation", "ELU": "activation", "SELU": "activation",
 	"GELU": "activation", "Tanh": "activation", "SiLU": "activation", "Softplus": "activation", "Mish": "activation",
 }
@@ -46,6 +47,15 @@ var (
 	}
 	depthOf = map[Kind]string{MLP: "linear", CNN: "conv2d", Transformer: "layer_norm"}
 )
+
+// Places of scalar features that are the same for all kinds.
+const (
+	scalarBatch  = 4
+	scalarStates = 5
+)
+
+// unboundedForSums are features that a sum has no term of: it knows a deeper network by what its layers hold.
+var unboundedForSums = map[string]bool{"depth": true, "batch": true}
 
 // featureNames are the names of the scalar features of a kind, in their order.
 func featureNames(k Kind) []string {
@@ -123,15 +133,20 @@ func (w *weights) features(p Program) (x []float64, tokens []token, err error) {
 	return append(x, math.Sin(angle), math.Cos(angle)), tokens, nil
 }
 
-// inRange refuses a program that is larger or smaller than all that the nets were trained on: a net has no idea of what it does not know.
+// inRange refuses a program that is larger or smaller than all that the nets were trained on: a net has no idea of what it does not know. A sum goes on to
+// smaller ones as it does between them, and does not count layers.
 func (w *weights) inRange(x []float64, tokens []token) error {
 	var out []string
+	sum := w.Answers == answersSums
 	for i, name := range w.Features[:len(w.Features)-2] { // the last two are an angle
+		if sum && (x[i] <= w.Most[i] || unboundedForSums[name] || slices.Contains(countsOf[w.Kind], name)) {
+			continue
+		}
 		if x[i] < w.Least[i] || x[i] > w.Most[i] {
 			out = append(out, fmt.Sprintf("%s %.6g, trained on %.6g to %.6g", name, x[i], w.Least[i], w.Most[i]))
 		}
 	}
-	if len(tokens) > w.MostTokens {
+	if len(tokens) > w.MostTokens && !sum {
 		out = append(out, fmt.Sprintf("%d layers, trained on at most %d", len(tokens), w.MostTokens))
 	}
 	if len(out) > 0 {

@@ -1,6 +1,6 @@
 // Package gpumemnet is the estimator of GPUMemNet (arXiv 2602.17817): small nets that put a training program into a class of memory by its list of
 // layers alone. The answer is the upper edge of the class. The nets were trained on programs of random shape that were run on the virtual GPU
-// (tools/gpumemnet); here they are only evaluated, and they answer only for what is like their training data.
+// (tools/gpumemnet), and a sum was fitted to the same; here they are only evaluated, and they answer only for what is like their training data.
 package gpumemnet
 
 import (
@@ -11,7 +11,10 @@ import (
 // Name is the name of this estimator in answers.
 const Name = "gpumemnet"
 
-const bytesPerMiB = 1 << 20
+const (
+	bytesPerMiB = 1 << 20
+	answersSums = "sums"
+)
 
 // Layer is one line of a printed summary of a model.
 type Layer struct {
@@ -53,13 +56,14 @@ func (u *Unknown) Error() string { return u.Code + ": " + u.Detail }
 // Answer is the class that a program was put into.
 type Answer struct {
 	Kind Kind
-	// Net is which of the two nets answered: mlp (the ensemble of perceptrons) or encoder.
+	// Net is what answered: mlp (the ensemble of perceptrons), encoder, or sums (least squares).
 	Net string
 	// Class is its number, from 0.
 	Class int
 	// LowerBytes and UpperBytes are the edges of the class: bytes that PyTorch reserves at the peak.
 	LowerBytes, UpperBytes int64
-	// Probability is the share of the class in the softmax of the logits. It says how sure the net is, not how often it is right.
+	// Probability is how sure the answer is, not how often it is right: the share of the class in the softmax of the logits, and of a sum the share of
+	// the errors on programs that were not fitted which leave it in its class.
 	Probability float64
 }
 
@@ -84,20 +88,26 @@ func (w *weights) classify(p Program) (Answer, error) {
 	if err := w.inRange(x, tokens); err != nil {
 		return Answer{}, err
 	}
-	logits := w.logits(w.Answers, x, tokens)
-	class := 0
-	for i, l := range logits {
-		if l > logits[class] {
-			class = i
-		}
-	}
-	probability := softmax(slices.Clone(logits))[class]
+	class, probability := w.class(w.logits(w.Answers, x, tokens))
 	if class == len(w.EdgesMiB) {
-		return Answer{}, &Unknown{"beyond_bins", fmt.Sprintf("the net says that PyTorch would reserve more than %d MiB, the largest that it was trained on", w.EdgesMiB[class-1])}
+		return Answer{}, &Unknown{"beyond_bins", fmt.Sprintf("the answer is that PyTorch would reserve more than %d MiB, the largest that it was trained on", w.EdgesMiB[class-1])}
 	}
 	a := Answer{Kind: w.Kind, Net: w.Answers, Class: class, UpperBytes: w.EdgesMiB[class] * bytesPerMiB, Probability: probability}
 	if class > 0 {
 		a.LowerBytes = w.EdgesMiB[class-1] * bytesPerMiB
 	}
 	return a, nil
+}
+
+// class is the largest of the logits and its share, or the class of a sum.
+func (w *weights) class(logits []float64) (class int, share float64) {
+	if w.Answers == answersSums {
+		return w.classAndShare(logits[0])
+	}
+	for i, l := range logits {
+		if l > logits[class] {
+			class = i
+		}
+	}
+	return class, softmax(slices.Clone(logits))[class]
 }

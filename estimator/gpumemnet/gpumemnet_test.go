@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,7 +62,7 @@ func TestLogitsAreThoseOfPyTorch(t *testing.T) {
 				t.Fatalf("%s %d: %v", kind, i, err)
 			}
 			near(t, string(kind)+" features", x, c.Scalars)
-			if len(c.Logits) != 2 {
+			if len(c.Logits) != 3 {
 				t.Fatalf("%s %d: logits of %d nets", kind, i, len(c.Logits))
 			}
 			for net, want := range c.Logits {
@@ -100,9 +101,10 @@ func TestNoAnswer(t *testing.T) {
 		{"recurrent", "unknown_layer", "LSTM", Program{Batch: 8, Layers: []Layer{linear, {"LSTM", 10, 10}}}},
 		{"only pools", "unknown_layer", "", Program{Batch: 8, Layers: []Layer{{"MaxPool2d", 10, 0}}}},
 		{"layer norm in a perceptron", "unknown_layer", "LayerNorm", Program{Batch: 8, Layers: []Layer{linear, {"LayerNorm", 10, 20}}}},
-		{"huge batch", "outside_training", "batch 100000", Program{Batch: 100000, Layers: []Layer{linear, {"ReLU", 1000, 0}}}},
+		{"huge batch", "outside_training", "activations_batch", Program{Batch: 1 << 40, Layers: []Layer{linear, {"ReLU", 1000, 0}}}},
 		{"an optimizer that keeps much", "outside_training", "optimizer_states 9", Program{Batch: 8, OptimizerStates: 9, Layers: []Layer{linear, {"ReLU", 1000, 0}}}},
-		{"too many layers", "outside_training", "depth", Program{Batch: 8, Layers: make([]Layer, 200)}},
+		{"beyond the classes", "beyond_bins", "40000 MiB", Program{Batch: 64, OptimizerStates: 2, Layers: slices.Repeat([]Layer{{"Conv2d", 4000000, 1000}, {"BatchNorm2d", 4000000, 16}}, 40)}},
+		{"too many layers", "outside_training", "parameters", Program{Batch: 8, Layers: make([]Layer, 20000)}},
 		{"negative", "outside_training", "-1", Program{Batch: 8, Layers: []Layer{{"Linear", -1, 5}}}},
 		{"overflow", "outside_training", "", Program{Batch: 8, Layers: []Layer{{"Linear", math.MaxInt64, 5}}}},
 	} {
@@ -116,6 +118,28 @@ func TestNoAnswer(t *testing.T) {
 		if !errors.As(err, &u) || u.Code != c.code || !strings.Contains(u.Detail, c.detail) {
 			t.Errorf("%s: %v, want %s with %q", c.name, err, c.code, c.detail)
 		}
+	}
+}
+
+// TestDeepNetworks: what the sum answers for need not be as deep as what was fitted, and a small network is in a small class. The layers are those of
+// torchvision's SqueezeNet 1.1, 32 pictures: 1.2 GiB on the virtual GPU.
+func TestDeepNetworks(t *testing.T) {
+	layers := []Layer{{"Conv2d", 64 * 111 * 111, 1792}, {"ReLU", 64 * 111 * 111, 0}, {"MaxPool2d", 64 * 55 * 55, 0}}
+	for _, fire := range [][3]int64{{16, 128, 55}, {16, 128, 55}, {32, 256, 27}, {32, 256, 27}, {48, 384, 13}, {48, 384, 13}, {64, 512, 13}, {64, 512, 13}} {
+		squeeze, expand, edge := fire[0], fire[1], fire[2]
+		pixels := edge * edge
+		layers = append(layers, Layer{"Conv2d", squeeze * pixels, squeeze * expand}, Layer{"ReLU", squeeze * pixels, 0},
+			Layer{"Conv2d", expand / 2 * pixels, squeeze * expand}, Layer{"ReLU", expand / 2 * pixels, 0},
+			Layer{"Conv2d", expand / 2 * pixels, 9 * squeeze * expand / 2}, Layer{"ReLU", expand / 2 * pixels, 0})
+	}
+	layers = append(layers, Layer{"Dropout", 512 * 169, 0}, Layer{"Conv2d", 1000 * 169, 513000}, Layer{"ReLU", 1000 * 169, 0}, Layer{"AdaptiveAvgPool2d", 1000, 0})
+	a, err := Classify(Program{Batch: 32, OptimizerStates: 1, Layers: layers})
+	if err != nil || a.Class != 0 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	deep := append(slices.Clone(layers), slices.Repeat([]Layer{{"Conv2d", 1000, 1000}, {"BatchNorm2d", 1000, 16}}, 2000)...)
+	if a, err := Classify(Program{Batch: 32, OptimizerStates: 1, Layers: deep}); err != nil || a.Class != 0 {
+		t.Errorf("deep: %+v, %v", a, err)
 	}
 }
 
@@ -154,6 +178,9 @@ func TestWeightsFaults(t *testing.T) {
 		{"net", `"answers":"`, `"answers":"x`, "answers"},
 		{"edges", `"edges_mib":[1000,`, `"edges_mib":[-1000,`, "edges_mib"},
 		{"features", `"depth",`, `"width",`, "features"},
+		{"terms", `"constant",`, `"a constant",`, "nets.sums: terms"},
+		{"factors", `"factors":[`, `"factors":[-1,`, "nets.sums: factors"},
+		{"ratios", `"ratios":[`, `"ratios":[0,`, "nets.sums: ratios"},
 		{"shape", `"bias":[`, `"bias":[0.5,`, "bias"},
 		{"deviation", `"deviation":[`, `"deviation":[0,`, "deviation"},
 	} {

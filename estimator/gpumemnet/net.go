@@ -2,8 +2,11 @@ package gpumemnet
 
 import "math"
 
-// logits evaluates one of the nets on unscaled features.
+// logits evaluates one of the nets on unscaled features; of the sum it is the sum itself, in MiB.
 func (w *weights) logits(net string, x []float64, tokens []token) []float64 {
+	if net == answersSums {
+		return []float64{w.Nets.Sums.mib(w.Kind, x, tokens)}
+	}
 	scaled := w.scale(x)
 	if net == "mlp" {
 		return ensemble(w.Nets.MLP, scaled)

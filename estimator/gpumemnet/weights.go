@@ -67,11 +67,11 @@ type encoder struct {
 	Head   []member       `json:"head"`
 }
 
-// weights is one file: both nets of one kind of program, and what goes with them.
+// weights is one file: both nets and the sum of one kind of program, and what goes with them.
 type weights struct {
 	Schema string `json:"schema"`
 	Kind   Kind   `json:"kind"`
-	// Answers is the net that was better by its folds: mlp or encoder.
+	// Answers is what was best by its folds: mlp, encoder or sums.
 	Answers string `json:"answers"`
 	// EdgesMiB are the upper edges of the classes. FullClass: one more class follows, of what did not fit.
 	EdgesMiB  []int64 `json:"edges_mib"`
@@ -92,6 +92,7 @@ type weights struct {
 	Nets           struct {
 		MLP     []member  `json:"mlp"`
 		Encoder []encoder `json:"encoder"`
+		Sums    *sums     `json:"sums,omitempty"`
 	} `json:"nets"`
 }
 
@@ -174,11 +175,16 @@ func (w *weights) validate() error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	if w.Answers == "mlp" && len(w.Nets.MLP) == 0 || w.Answers == "encoder" && len(w.Nets.Encoder) == 0 || w.Answers != "mlp" && w.Answers != "encoder" {
+	if has := map[string]bool{"mlp": len(w.Nets.MLP) > 0, "encoder": len(w.Nets.Encoder) > 0, answersSums: w.Nets.Sums != nil}; !has[w.Answers] {
 		return fmt.Errorf("answers: %q is no net of the file", w.Answers)
 	}
 	if err := checkMembers(w.Nets.MLP, n, w.classes()); err != nil && len(w.Nets.MLP) > 0 {
 		return fmt.Errorf("nets.mlp: %w", err)
+	}
+	if w.Nets.Sums != nil {
+		if err := w.Nets.Sums.check(w.Kind); err != nil {
+			return fmt.Errorf("nets.sums: %w", err)
+		}
 	}
 	if len(w.Nets.Encoder) > maxMembers {
 		return fmt.Errorf("nets.encoder: %d, at most %d", len(w.Nets.Encoder), maxMembers)

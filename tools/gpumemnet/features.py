@@ -9,6 +9,7 @@ LAYERS = {
     "Dropout": "dropout", "MultiheadAttention": "attention", "Embedding": "embedding", "MaxPool2d": "pool", "AvgPool2d": "pool",
     "AdaptiveAvgPool2d": "pool", "Softmax": "activation", "LogSoftmax": "activation", "ReLU6": "activation", "GELUActivation": "activation",
     "NewGELUActivation": "activation", "QuickGELUActivation": "activation", "BatchNormAct2d": "batch_norm",
+    "StochasticDepth": "dropout", "DropPath": "dropout", "LayerNorm2d": "batch_norm", "GroupNorm": "batch_norm", "Hardswish": "activation", "Hardsigmoid": "activation",
 }
 LAYERS.update((name, "activation") for name in programs.ACTIVATIONS)
 # Which of the published activation functions a class stands for.

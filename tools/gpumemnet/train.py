@@ -1,6 +1,6 @@
-"""Trains GPUMemNet's nets on the rows of label.py, scores them by three folds, and writes the weights for gresize.
+"""Trains GPUMemNet's nets on the rows of label.py and fits a sum to them (sums.py), scores all by three folds, and writes the weights for gresize: the best answers.
 
-    PYTHON tools/gpumemnet/train.py --kind mlp [--nets mlp,encoder] [--raw] [--epochs N] [--data DIR] [--out FILE.json] [--scores FILE.json]
+    PYTHON tools/gpumemnet/train.py --kind mlp [--nets mlp,encoder,sums] [--raw] [--epochs N] [--data DIR] [--out FILE.json] [--scores FILE.json]
 
 What the published training does wrong is not repeated:
 - each fold trains a net of its own, made anew; the published code passes one net through all folds, so that two of three are tested on what it has seen;
@@ -23,6 +23,7 @@ import features
 import label
 import nets
 import programs
+import sums
 
 SCHEMA = "gresize.gpumemnet.weights/1"
 SEED = 42
@@ -49,6 +50,9 @@ class Data:
         self.tokens = [features.tokens(kind, l) for l in self.layers]
         self.raw = raw
         self.classes = torch.tensor([class_of(kind, r) for r in rows])
+        self.terms = torch.tensor([sums.terms(kind, l, int(s["batch"]), states) for l, s, states in zip(self.layers, specs, self.states)], dtype=torch.float64)
+        self.reserved = torch.tensor([int(r["reserved_bytes"] or 0) / MIB for r in rows], dtype=torch.float64)
+        self.ended = torch.tensor([r["out_of_memory"] != "1" for r in rows])
         # Equal layers once each, with their number (nets.Encoder).
         self.kept = [list(dict.fromkeys(t)) for t in self.tokens]
         self.counts = [torch.tensor([float(t.count(token)) for token in kept]) for t, kept in zip(self.tokens, self.kept)]
@@ -180,6 +184,27 @@ def scores(answers, truth, classes):
     }
 
 
+def fit_sums(data, rows):
+    """Of the rows that did not meet the end of the card: of the others nobody knows how much they need."""
+    rows = [i for i in rows if data.ended[i]]
+    return sums.fit(data.terms[rows], data.reserved[rows])
+
+
+def classes_of_sums(kind, mib):
+    return torch.bucketize(mib, torch.tensor(EDGES[kind], dtype=mib.dtype)).clamp_max(class_count(kind) - 1)
+
+
+def cross_validate_sums(data):
+    """The scores, and how the truth of rows that were not fitted lies to the sum."""
+    fold = torch.tensor([g % FOLDS for g in data.groups()])
+    said = torch.zeros_like(data.reserved)
+    for k in range(FOLDS):
+        train, test = torch.nonzero(fold != k).flatten().tolist(), torch.nonzero(fold == k).flatten().tolist()
+        said[test] = data.terms[test] @ fit_sums(data, train)
+    ratios = sums.ratios(data.reserved[data.ended], said[data.ended])
+    return scores(classes_of_sums(data.kind, said), data.classes, class_count(data.kind)), ratios
+
+
 def cross_validate(which, data, epochs):
     """Every row is answered by a net that has seen neither it nor one like it."""
     fold = torch.tensor([g % FOLDS for g in data.groups()])
@@ -198,6 +223,10 @@ def golden(data, made, count=12):
     rows = torch.randperm(len(data.t), generator=torch.Generator().manual_seed(SEED))[:count].tolist()
     cases = [{"batch": int(data.scalars[i][4]), "optimizer_states": data.states[i], "layers": data.layers[i], "scalars": data.scalars[i], "logits": {}} for i in rows]
     for which, net in made.items():
+        if which == "sums":
+            for i, case in zip(rows, cases):
+                case["logits"][which] = [float(data.terms[i] @ torch.tensor(net["factors"], dtype=torch.float64))]
+            continue
         double = net.double().eval()
         for i, case in zip(rows, cases):
             x, t, counts = data.batch([i], True)
@@ -209,8 +238,8 @@ def golden(data, made, count=12):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kind", choices=programs.KINDS, required=True)
-    parser.add_argument("--nets", default="mlp,encoder")
-    parser.add_argument("--epochs", default="300,100", help="at most, for each of --nets")
+    parser.add_argument("--nets", default="mlp,encoder,sums")
+    parser.add_argument("--epochs", default="300,100,0", help="at most, for each of --nets; least squares has none")
     parser.add_argument("--raw", action="store_true")
     parser.add_argument("--data", default=os.path.join(HERE, "data"))
     parser.add_argument("--out")
@@ -224,6 +253,11 @@ def main():
     made, result = {}, {}
     for which, epochs in zip(args.nets.split(","), args.epochs.split(",")):
         began = time.monotonic()
+        if which == "sums":
+            result[which], ratios = cross_validate_sums(data)
+            made[which] = {"terms": sums.names(args.kind), "factors": fit_sums(data, range(len(rows))).tolist(), "ratios": ratios}
+            print("%s %s: %s, %.0f s" % (args.kind, which, json.dumps(result[which]), time.monotonic() - began), flush=True)
+            continue
         result[which] = cross_validate(which, data, int(epochs))
         print("%s %s: %s, %.0f s" % (args.kind, which, json.dumps(result[which]), time.monotonic() - began), flush=True)
         data.rescale(range(len(rows)))
@@ -239,7 +273,7 @@ def main():
             "schema": SCHEMA, "kind": args.kind, "answers": best, "edges_mib": EDGES[args.kind], "full_class": FULL_CLASS[args.kind],
             "features": features.names(args.kind), "least": x.min(0).values.tolist(), "most": x.max(0).values.tolist(),
             "most_tokens": max(len(t) for t in data.tokens), "tokens": list(features.TOKENS[args.kind]), "logarithms": not args.raw, **data.scale,
-            "nets": {which: nets.dump(net) for which, net in made.items()},
+            "nets": {which: net if which == "sums" else nets.dump(net) for which, net in made.items()},
         }
         write(args.out, content)
         if args.golden:
