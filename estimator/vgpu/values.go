@@ -189,6 +189,9 @@ func (r *rankReport) sides() []*OtherSide {
 	return all
 }
 
+// useUnbounded is a whole number of which nothing is known: each side has another, and what is as large as it shows in the bytes alone.
+const useUnbounded = "unbounded"
+
 // sidesNear says that the program was run with a third answer as well, finding every other one, and that all of the runs needed about the same. Ends alone are
 // no proof: of pairs of what is found with what is not there are none at either. An end that the program fails at is none that a working program is at.
 func (r *rankReport) sidesNear() bool {
@@ -197,6 +200,9 @@ func (r *rankReport) sidesNear() bool {
 		half = half || side.Policy == PolicyHalf && side.ended()
 		if side.Outcome == string(trace.Crashed) {
 			continue
+		}
+		if r.Coverage.Values.Uses[useUnbounded] > 0 && side.PeakAllocatedBytes != r.PeakAllocatedBytes {
+			return false
 		}
 		if !side.ended() || !near(side.PeakAllocatedBytes, r.PeakAllocatedBytes) || !near(side.PeakReservedBytes, r.PeakReservedBytes) || !near(side.PeakDeviceBytes, r.PeakDeviceBytes) {
 			return false

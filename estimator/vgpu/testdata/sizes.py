@@ -1,4 +1,4 @@
-"""Tensors of the card that are given for sizes: PyTorch's C++ reads them, where no function of Python sees it. sizes.py known | unknown"""
+"""Tensors of the card that are given for sizes: PyTorch's C++ reads them, where no function of Python sees it. sizes.py known | unknown | counted"""
 import sys
 
 import torch
@@ -51,10 +51,15 @@ def unknown():
         raise SystemExit("nothing was made")
 
 
+def counted():
+    """A whole number that is made of a float."""
+    x.new_zeros(int(x.abs().mean().item() * 1000), 1024)
+
+
 model = torch.nn.Linear(64, 64).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(6):
-    {"known": known, "unknown": unknown}[sys.argv[1]]()
+    {"known": known, "unknown": unknown, "counted": counted}[sys.argv[1]]()
     optimizer.zero_grad()
     model(x).sum().backward()
     optimizer.step()

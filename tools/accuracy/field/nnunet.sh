@@ -2,7 +2,7 @@
 # nnU-Net v2 on volumes that are made here: preprocessing, then its trainer of few epochs.
 set -eu
 place=$(mktemp -d)
-export nnUNet_raw="$place/raw" nnUNet_preprocessed="$place/preprocessed" nnUNet_results="$place/results" nnUNet_n_proc_DA=0 nnUNet_compile=f
+export nnUNet_raw="$place/raw" nnUNet_preprocessed="$place/preprocessed" nnUNet_results="$place/results" nnUNet_n_proc_DA=1 nnUNet_compile=f
 "$PYTHON" - <<'P'
 import json, os
 import numpy as np, SimpleITK
@@ -16,5 +16,5 @@ for i in range(6):
     SimpleITK.WriteImage(SimpleITK.GetImageFromArray(label), place + "/labelsTr/c_%03d.nii.gz" % i)
 json.dump({"channel_names": {"0": "CT"}, "labels": {"background": 0, "organ": 1}, "numTraining": 6, "file_ending": ".nii.gz"}, open(place + "/dataset.json", "w"))
 P
-nnUNetv2_plan_and_preprocess -d 1 -c 3d_fullres -np 1 -npfp 1 --no_pp_verbose || true
-exec nnUNetv2_train 1 3d_fullres 0 -tr nnUNetTrainer_1epoch --disable_checkpointing
+nnUNetv2_plan_and_preprocess -d 1 -c 3d_fullres -np 1 -npfp 1 --no_pbar
+exec env nnUNet_n_proc_DA=0 nnUNetv2_train 1 3d_fullres 0 -tr nnUNetTrainer_1epoch --disable_checkpointing

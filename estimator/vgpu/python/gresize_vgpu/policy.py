@@ -10,6 +10,8 @@ LOW, HALF, HIGH, OFF = "low", "half", "high", "off"
 
 # An index among more than this many is a word of a vocabulary, not a route: whether it equals a given one is again a question.
 MOST_ROUTES = 1024
+# Whole numbers that are neither found nor bounded.
+SOME, MANY = 7, 100
 # On the high side the share of rows that go the same way changes from call to call, in so many steps from all to few.
 SHARES = 5
 
@@ -39,6 +41,10 @@ class Policy:
     def element(self):
         """A number as one of an array would be, such as of scores or losses: above zero, next to nothing on the low side, and much on the high one."""
         return self.scalar() * (1e3 if self.side == HIGH else 1e-3)
+
+    def number(self, read):
+        """A whole number of which nothing is known: another on each side, so that what is as large as it is shows. Of what a side fails at nothing is said."""
+        return {HALF: max(read, SOME), HIGH: max(read, MANY)}.get(self.side, read)
 
     def mask(self, shape, found=True):
         """Which elements a comparison finds: none, all, or every other one. found=False is the opposite question."""

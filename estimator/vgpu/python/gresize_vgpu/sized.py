@@ -62,7 +62,7 @@ def _install_number(calls):
         if tensor.is_floating_point():
             return calls.plausible.value(tensor)
         shadow.use("unbounded")
-        return 1  # of nothing there is no program
+        return shadow.policy.number(1)  # of nothing there is no program
 
     calls.library.impl("_local_scalar_dense", number, "CUDA")
 

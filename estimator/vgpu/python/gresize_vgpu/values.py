@@ -4,6 +4,7 @@ What shadow.py knows of a tensor is its value; for the rest a policy stands in, 
 Reading a loss to print it is harmless; comparing it is not. Guards against NaN and infinity are what a healthy run passes, and do not count.
 """
 import functools
+import math
 import os
 import shutil
 import sys
@@ -46,7 +47,40 @@ def _compared(base):
     return type(base.__name__, (base,), members)
 
 
-ReadFloat, ReadInt = _compared(float), _compared(int)
+def _whole(base):
+    """A subclass of float that counts when the program makes a whole number of it, which may become a size, and stays one when it is scaled. A sum is a
+    plain number again: most of those are printed."""
+
+    def scaled(name):
+        original = getattr(base, name)
+
+        def method(self, *other):
+            result = original(self, *other)
+            return Scaled(result) if type(result) is float and all(type(o) in (int, float, Scaled, ReadFloat) for o in other) else result
+
+        return method
+
+    def converted(original):
+        def method(self, *digits):
+            result = original(self, *digits)
+            if digits or type(result) is not int or Decisions.shadow is None:
+                return result
+            Decisions.shadow.use("unbounded")
+            return Decisions.shadow.policy.number(result)
+
+        return method
+
+    members = {"__%s__" % name: scaled("__%s__" % name) for name in "mul rmul truediv rtruediv floordiv mod pow sub rsub neg abs".split()}
+    members.update({"__%s__" % name: converted(getattr(base, "__%s__" % name)) for name in "int trunc floor ceil round".split() if hasattr(base, "__%s__" % name)})
+    for name, function in (("__floor__", math.floor), ("__ceil__", math.ceil)):
+        members.setdefault(name, converted(lambda self, function=function: function(float(self))))  # before Python 3.9
+    members["__reduce__"] = lambda self: (float, (float(self),))
+    return members
+
+
+Scaled = type("float", (float,), _whole(float))
+ReadFloat = type("float", (_compared(float),), _whole(float))
+ReadInt = _compared(int)
 
 
 def hook_tensors(torch, calls):
@@ -86,7 +120,10 @@ def hook_tensors(torch, calls):
             if shadow.find(self) is None:
                 value = shadow.policy.true()
             value = asked.settle(shadow, value)
-        shadow.use("item" if shadow.find(self) is not None or type(value) is bool else "unbounded")
+        known = shadow.find(self) is not None or type(value) is bool
+        shadow.use("item" if known else "unbounded")
+        if not known and type(value) is int:
+            value = shadow.policy.number(value)
         return ReadInt(value) if type(value) is int else value
 
     @functools.wraps(original_bool)
