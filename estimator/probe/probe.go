@@ -35,6 +35,7 @@ const (
 	// graceAfterBudget is how long the command may take to stop by itself when the budget is spent.
 	graceAfterBudget = 10 * time.Second
 	profileName      = "profile.txt"
+	planName         = "plan.json"
 	privatePrefix    = "gresize-probe."
 
 	// MaxInputBytes is the most that a command gets on its standard input.
@@ -69,6 +70,8 @@ type Options struct {
 	VisibleDevices string
 	// Recording is how the command is run and what is recorded; the zero value serves the estimator vgpu.
 	Recording trace.Recording
+	// Plan, when not empty, is carried out by the command's processes: what goes to host memory and when (package offload).
+	Plan []byte
 	// Sandbox is the policy of the sandbox.
 	Sandbox sandbox.Policy
 	// NoSandbox runs the command as it is. Only a person may ask for it, for a command of his own.
@@ -283,6 +286,9 @@ func (r *run) commandAndFiles(filesDir string) ([]string, []sandbox.File, error)
 		return nil, nil, fmt.Errorf("probe: write the GPU profile: %w", err)
 	}
 	files := []sandbox.File{{Name: profileName, Data: profile.Bytes(), Mode: 0o644}}
+	if len(r.options.Plan) > 0 {
+		files = append(files, sandbox.File{Name: planName, Data: r.options.Plan, Mode: 0o644})
+	}
 	argv := slices.Clone(r.options.Command)
 	if len(r.options.Script) > 0 {
 		files = append(files, sandbox.File{Name: "script", Data: r.options.Script, Mode: 0o755})
@@ -314,6 +320,9 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	}
 	add = append(add, trackerEnvironment("/tmp")...)
 	env = setAll(env, add)
+	if len(r.options.Plan) > 0 {
+		env = setAll(env, []string{"GRESIZE_OFFLOAD_PLAN=" + filesDir + "/" + planName})
+	}
 	env = setAll(env, containerEnvironment(env, add, r.options.LibDir, filesDir, reportDir, shimDir))
 	if r.options.VisibleDevices != "" {
 		env = setAll(env, []string{"CUDA_VISIBLE_DEVICES=" + r.options.VisibleDevices})

@@ -32,13 +32,15 @@ const (
 	PartModules Part = "modules"
 	// PartOperators is the stream of operators of one training step.
 	PartOperators Part = "operators"
+	// PartSaved is the sequence of tensors that autograd saved and took back, and what became of a plan that was carried out.
+	PartSaved Part = "saved"
 	// PartPublished asks for a profile as xMem's published program records it: without the first step, and with optimizers that take one
 	// parameter after the other.
 	PartPublished Part = "published"
 )
 
 // maxPartBytes is the size of each part in a rank, unpacked.
-var maxPartBytes = map[Part]int64{PartModules: 8 << 20, PartOperators: 16 << 20}
+var maxPartBytes = map[Part]int64{PartModules: 8 << 20, PartOperators: 16 << 20, PartSaved: 64 << 20}
 
 // Parts are the names of all parts that a rank may have.
 func Parts() []Part { return slices.Sorted(maps.Keys(maxPartBytes)) }

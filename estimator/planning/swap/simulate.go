@@ -85,6 +85,7 @@ func simulate(ctx context.Context, j *Job, chosen []Absence, target uint64, link
 			m.next[b]++
 		}
 		m.prefetch(step)
+		m.plan.Begins = append(m.plan.Begins, m.now)
 		m.plan.BaseNanos += nanos
 		m.now += nanos
 		for _, k := range leave.at(step) {

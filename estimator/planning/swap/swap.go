@@ -137,6 +137,8 @@ type Plan struct {
 	HostBytes uint64  `json:"host_bytes"`
 	Moves     []Move  `json:"moves"`
 	Pieces    []Piece `json:"pieces"`
+	// Begins is when each step begins, stalls included.
+	Begins []int64 `json:"-"`
 	// tightened: what was chosen leaves less on the card than the target, so that addresses were found.
 	tightened bool
 }
@@ -255,31 +257,9 @@ func within(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNo
 	inner := targetBytes
 	for range maxTightenings {
 		var best *Plan
-		var firstErr error
-		outcomes = outcomes[:0]
-		for _, policy := range Policies {
-			p, err := simulate(ctx, j, policy.choose(ctx, j, inner, link), inner, link)
-			if ctx.Err() != nil {
-				break // what was chosen or simulated is half done
-			}
-			if err != nil {
-				firstErr = errors.Join(firstErr, err)
-				outcomes = append(outcomes, Outcome{Policy: policy.Name, Err: err.Error()})
-				continue
-			}
-			p.Policy = policy.Name
-			outcomes = append(outcomes, Outcome{Policy: policy.Name, StallNanos: p.StallNanos(), MovedBytes: p.MovedBytes()})
-			if best == nil || p.StallNanos() < best.StallNanos() || p.StallNanos() == best.StallNanos() && p.MovedBytes() < best.MovedBytes() {
-				best = p
-			}
-		}
-		if best == nil && ctx.Err() != nil {
-			return nil, outcomes, ctx.Err()
-		}
-		if best == nil {
-			var need *NeedError
-			errors.As(firstErr, &need)
-			return nil, outcomes, need
+		var err error
+		if best, outcomes, err = choose(ctx, j, inner, link); err != nil {
+			return nil, outcomes, err
 		}
 		nodes, placing := layoutNodes, ctx
 		if ctx.Err() != nil { // what there is gets its addresses all the same, without a search
@@ -303,6 +283,47 @@ func within(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNo
 		}
 	}
 	return nil, outcomes, fmt.Errorf("no addresses were found within %d bytes for what is on the card at once", targetBytes)
+}
+
+// Choose is Make without addresses, for a card whose memory an allocator hands out: the sum of what is on the card stays within the target.
+func Choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (*Plan, []Outcome, error) {
+	if err := j.Check(); err != nil {
+		return nil, nil, err
+	}
+	if err := link.check(); err != nil {
+		return nil, nil, err
+	}
+	return choose(ctx, j, targetBytes, link)
+}
+
+// choose has every score choose, simulates each choice, and takes the one that waits least.
+func choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (best *Plan, outcomes []Outcome, err error) {
+	var firstErr error
+	for _, policy := range Policies {
+		p, err := simulate(ctx, j, policy.choose(ctx, j, targetBytes, link), targetBytes, link)
+		if ctx.Err() != nil {
+			break // what was chosen or simulated is half done
+		}
+		if err != nil {
+			firstErr = errors.Join(firstErr, err)
+			outcomes = append(outcomes, Outcome{Policy: policy.Name, Err: err.Error()})
+			continue
+		}
+		p.Policy = policy.Name
+		outcomes = append(outcomes, Outcome{Policy: policy.Name, StallNanos: p.StallNanos(), MovedBytes: p.MovedBytes()})
+		if best == nil || p.StallNanos() < best.StallNanos() || p.StallNanos() == best.StallNanos() && p.MovedBytes() < best.MovedBytes() {
+			best = p
+		}
+	}
+	if best == nil && ctx.Err() != nil {
+		return nil, outcomes, ctx.Err()
+	}
+	if best == nil {
+		var need *NeedError
+		errors.As(firstErr, &need)
+		return nil, outcomes, need
+	}
+	return best, outcomes, nil
 }
 
 // place gives the pieces addresses.

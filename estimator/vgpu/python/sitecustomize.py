@@ -1,13 +1,11 @@
-"""Puts gresize's Python layer into every interpreter of a probe, then runs the sitecustomize that this one hides."""
+"""Puts gresize's Python layers into every interpreter of a probe, or of a job that carries out a plan, then runs the sitecustomize that this one hides."""
 import os
 import sys
 
 
-def _install():
+def _install(layer):
     try:
-        import gresize_vgpu
-
-        gresize_vgpu.install()
+        __import__(layer).install()
     except Exception:  # the user's program runs, whatever is wrong with ours
         pass
 
@@ -26,5 +24,6 @@ def _run_hidden():
     spec.loader.exec_module(module)
 
 
-_install()
+_install("gresize_vgpu")
+_install("gresize_offload")
 _run_hidden()

@@ -20,8 +20,8 @@ class _Finder:
         if name != self._module:
             return None
         spec = None
-        for finder in sys.meta_path:
-            if finder is self or not hasattr(finder, "find_spec"):
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # those before it have been asked, or ask this one
+            if not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:

@@ -290,6 +290,10 @@ class Watch:
             report.write_lines("modules", self.layers.lines(self.steps))
         if self.operators is not None and self.cuda_used():
             report.write_lines("operators", self.operators.lines())
+        for name in ("gresize_offload.recorder", "gresize_offload.swapper"):
+            layer = sys.modules.get(name)
+            if layer is not None and layer.current is not None:
+                report.write_lines("saved", layer.lines())
 
     @staticmethod
     def _end_children():

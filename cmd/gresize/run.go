@@ -1,0 +1,246 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/planning/swap"
+	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/offload"
+	"github.com/spf13/cobra"
+)
+
+type runFlags struct {
+	estimateFlags
+	target, plan, out, pcie string
+	onlyPlan                bool
+}
+
+func newRunCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run --target SIZE [--only-plan] [-o FILE] -- COMMAND [ARGUMENT...]\n  gresize run --plan FILE -- COMMAND [ARGUMENT...]",
+		Short: "Run a command on a card that is too small for it",
+		Long: `Runs an unmodified PyTorch command within SIZE of a card's memory: what autograd
+keeps for the backward pass goes to host memory and comes back in time. First the
+command is run for some steps on a virtual GPU, a plan is made from what was seen,
+and it is run there again with the plan, on a card of SIZE. Only where that works is
+the command itself started, with the plan. --only-plan stops before that; -o keeps
+the plan, and --plan runs with one that was kept, without looking again.
+
+An iteration that is not one of the plan's, such as another batch size, stays on the
+card as if there were no plan. Values are never others: docs/run.md says what is moved
+and what is not.
+
+EXIT STATUS
+  that of the command, once it was started; before that:
+  1  an error
+  2  wrong usage
+  3  no plan fits the target
+  4  unknown: the command could not be followed
+  5  the command failed on the virtual GPU`,
+		Example: `  gresize run --target 12GiB -- python train.py
+  gresize run --target 12GiB --gpu rtx3060 --only-plan -o job.plan -- python train.py
+  gresize run --plan job.plan -- python train.py`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return runWithPlan(cmd, flags, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.target, "target", "", "memory of the card that the command may take, such as 12GiB")
+	f.StringVar(&flags.plan, "plan", "", "carry out the plan in `FILE`")
+	f.StringVarP(&flags.out, "output", "o", "", "write the plan to `FILE`")
+	f.BoolVar(&flags.onlyPlan, "only-plan", false, "make the plan and try it, and do not start the command")
+	f.StringVar(&flags.pcie, "pcie", "", "rate of a transfer in each direction, such as 12GB/s (default: 13.2GB/s out, 12.2GB/s in)")
+	f.StringVar(&flags.gpu, "gpu", gpu.DefaultID, "GPU `model` that the command will run on, see gresize gpu list")
+	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that each run on the virtual GPU may take")
+	f.IntVar(&flags.steps, "steps", probe.DefaultSteps, "optimizer steps to see at least")
+	f.BoolVar(&flags.noSandbox, "no-sandbox", false, "run the command on the virtual GPU as it is: it may change files, send mail, submit jobs")
+	f.BoolVar(&flags.progress, "progress", false, "show progress also where standard error is no terminal")
+	f.SetInterspersed(false)
+	return cmd
+}
+
+func runWithPlan(cmd *cobra.Command, flags runFlags, args []string) error {
+	if len(args) == 0 {
+		return usageError(errors.New("run: no command given; write it after --"))
+	}
+	if (flags.target == "") == (flags.plan == "") {
+		return usageError(errors.New("run: give --target, or a plan that was kept with --plan"))
+	}
+	if flags.plan != "" {
+		if flags.onlyPlan || flags.out != "" {
+			return usageError(errors.New("run: --plan carries out a plan that is there; --only-plan and -o make one"))
+		}
+		if _, err := offload.ReadFile(flags.plan); err != nil {
+			return err
+		}
+		return start(flags.plan, args)
+	}
+	path, err := flags.makePlan(cmd, args)
+	if err != nil || flags.onlyPlan {
+		return err
+	}
+	return start(path, args)
+}
+
+// makePlan finds a plan for the target, prints what it does, and keeps it. Without a file it is empty: the command fits as it is.
+func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (path string, err error) {
+	target, err := parseSize(flags.target)
+	if err != nil {
+		return "", usageError(fmt.Errorf("--target: %w", err))
+	}
+	link := swap.PublishedLink
+	if flags.pcie != "" {
+		rate, err := parseRate(flags.pcie)
+		if err != nil {
+			return "", usageError(fmt.Errorf("--pcie: %w", err))
+		}
+		link.OutBytesPerSecond, link.InBytesPerSecond = rate, rate
+	}
+	if flags.steps < 1 || flags.budget <= 0 {
+		return "", usageError(errors.New("run: --steps and --budget must be positive"))
+	}
+	profile, err := gpu.Load(flags.gpu)
+	if err != nil {
+		return "", usageError(err)
+	}
+	if flags.out != "" {
+		if err := canWrite(flags.out); err != nil {
+			return "", usageError(fmt.Errorf("run: -o: %w", err))
+		}
+	}
+	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
+	stop := func() {}
+	tell := func(what string) {
+		stop()
+		stop = progress.working(what)
+	}
+	o := probe.Options{Command: args, GPU: profile, Devices: 1, Steps: flags.steps, Budget: flags.budget, NoSandbox: flags.noSandbox}
+	fitted, err := offload.Fit(cmd.Context(), o, int64(target), link, tell)
+	stop()
+	if err != nil {
+		return "", flags.refused(cmd.OutOrStdout(), fitted, err)
+	}
+	printFitted(cmd.OutOrStdout(), fitted, int64(target))
+	if fitted.Plan == nil {
+		return "", nil
+	}
+	return flags.keep(fitted.Plan)
+}
+
+// refused says why there is no plan, with the exit status.
+func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) error {
+	var need *offload.NeedError
+	var failed *offload.FailedError
+	code := exitUnknown
+	switch {
+	case errors.As(err, &need):
+		code = exitDoesNotFit
+		largest, _ := fitted.Before.Largest()
+		where := "at one moment of an iteration"
+		if need.Outside {
+			where = "where nothing can be moved"
+		}
+		fmt.Fprintf(w, "no plan for %s\n  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
+			flags.target, exactSize(uint64(need.NeedBytes)), where, exactSize(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
+	case errors.As(err, &failed):
+		if failed.Result.Estimate.Confidence != estimator.Unknown {
+			code = exitFailed
+		}
+		fmt.Fprintf(w, "no plan: %s\n", printable.Text(err.Error()))
+	default:
+		fmt.Fprintf(w, "no plan: %s\n", printable.Text(err.Error()))
+	}
+	return &statusError{code: code}
+}
+
+// roundUp is a size that is a little more, in steps of a half GiB.
+func roundUp(bytes int64) string {
+	const half = int64(1) << 29
+	n := (bytes + bytes/20 + half - 1) / half
+	return fmt.Sprintf("%gGiB", float64(n)/2)
+}
+
+func printFitted(w io.Writer, f *offload.Fitted, target int64) {
+	before, _ := f.Before.Largest()
+	if f.Plan == nil {
+		fmt.Fprintf(w, "fits %s as it is: %s at most\n", exactSize(uint64(target)), exactSize(uint64(before.ComfortableHighBytes)))
+		return
+	}
+	after, _ := f.After.Largest()
+	moves := 0
+	for _, it := range f.Plan.Iterations {
+		moves += len(it.Moves)
+	}
+	fmt.Fprintf(w, "fits %s with a plan: ran there, on the virtual GPU\n", exactSize(uint64(target)))
+	fmt.Fprintf(w, "  without it   %s, %s in live blocks at the peak\n", exactSize(uint64(before.ComfortableBytes)), exactSize(uint64(before.PeakAllocatedBytes)))
+	fmt.Fprintf(w, "  with it      %s, %s in live blocks at the peak\n", exactSize(uint64(after.ComfortableBytes)), exactSize(uint64(after.PeakAllocatedBytes)))
+	fmt.Fprintf(w, "  moved        %s of %s, %s to and from the host in an iteration, %s of pinned host memory\n", quantity.Count(moves, "storage"), quantity.Count(len(f.Plan.Iterations), "sequence"),
+		exactSize(uint64(f.Plan.MovedBytes)), exactSize(uint64(f.Plan.HostBytes)))
+	if f.StepSeconds.Value > 0 {
+		slower := func(step float64) float64 {
+			return 100 * float64(f.Plan.TotalNanos-f.Plan.BaseNanos) / 1e9 / step
+		}
+		fmt.Fprintf(w, "  time         %.0f %% slower (%.0f to %.0f %%) than a step of %s by roofline; no kernel was timed\n", slower(f.StepSeconds.Value), slower(f.StepSeconds.High), slower(f.StepSeconds.Low), duration(f.StepSeconds.Value))
+	}
+}
+
+// keep writes the plan where it was asked for, or to a file that the command's processes read.
+func (flags *runFlags) keep(p *offload.Plan) (path string, err error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return "", err
+	}
+	if flags.out != "" {
+		return flags.out, os.WriteFile(flags.out, data, 0o644)
+	}
+	if flags.onlyPlan {
+		return "", nil
+	}
+	f, err := os.CreateTemp("", "gresize-*.plan")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(data)
+	return f.Name(), errors.Join(err, f.Close())
+}
+
+// start becomes the command, with the layer that carries a plan out; without a plan, as it is.
+func start(plan string, args []string) error {
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	env := os.Environ()
+	if plan != "" {
+		dir, err := vgpu.Locate()
+		if err != nil {
+			return err
+		}
+		if plan, err = filepath.Abs(plan); err != nil {
+			return err
+		}
+		env = slices.DeleteFunc(env, func(kv string) bool {
+			return strings.HasPrefix(kv, "GRESIZE_OFFLOAD_PLAN=") || strings.HasPrefix(kv, "PYTHONPATH=")
+		})
+		path := filepath.Join(dir, "python")
+		if before := os.Getenv("PYTHONPATH"); before != "" {
+			path += ":" + before
+		}
+		env = append(env, "GRESIZE_OFFLOAD_PLAN="+plan, "PYTHONPATH="+path)
+	}
+	return fmt.Errorf("run: %s: %w", program, syscall.Exec(program, args, env))
+}

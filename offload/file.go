@@ -1,0 +1,64 @@
+package offload
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Limits on a plan's file, which may come from a stranger. gresize_offload/plan.py has the same.
+const (
+	maxFileBytes  = 64 << 20
+	maxIterations = 64
+	maxTensors    = 1 << 20
+)
+
+// ReadFile reads a plan and refuses one that makes no sense. An error names the file and the field.
+func ReadFile(path string) (*Plan, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	p, err := parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s is no plan that can be carried out: %w: make one with gresize run --target SIZE --only-plan -o FILE", path, err)
+	}
+	return p, nil
+}
+
+func parse(data []byte) (*Plan, error) {
+	if len(data) > maxFileBytes {
+		return nil, fmt.Errorf("more than %d bytes", maxFileBytes)
+	}
+	p := new(Plan)
+	if err := json.Unmarshal(data, p); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.Schema != Schema:
+		return nil, fmt.Errorf("schema: %.40q, want %q", p.Schema, Schema)
+	case len(p.Iterations) == 0 || len(p.Iterations) > maxIterations:
+		return nil, fmt.Errorf("iterations: %d, want 1 to %d", len(p.Iterations), maxIterations)
+	case p.HostBytes < 0 || p.HostBytes > maxBytes || p.TargetBytes < 0 || p.TargetBytes > maxBytes:
+		return nil, fmt.Errorf("host_bytes or target_bytes: out of range")
+	}
+	for i, it := range p.Iterations {
+		if len(it.Prefixes) == 0 || len(it.Prefixes) > maxTensors {
+			return nil, fmt.Errorf("iterations[%d].prefixes: %d tensors", i, len(it.Prefixes))
+		}
+		before := -1
+		for k, m := range it.Moves {
+			if m.Save <= before || m.Save >= len(it.Prefixes) || m.Bytes == 0 || m.Bytes > maxBytes || m.Gone < 0 || m.Back < m.Gone || m.Back > maxEvents {
+				return nil, fmt.Errorf("iterations[%d].moves[%d]: %+v makes no sense", i, k, m)
+			}
+			before = m.Save
+		}
+	}
+	return p, nil
+}

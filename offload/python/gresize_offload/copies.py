@@ -1,0 +1,104 @@
+"""Copies between a device and the host, beside what the program computes.
+
+Cuda has two streams of its own, one a direction. Host stands for a device where there is none: its memory is the host's, and a copy is done when it returns.
+"""
+
+# What a chunk of pinned memory is made of: PyTorch rounds pinned requests up to a power of two.
+CHUNK_BYTES = 256 << 20
+ALIGN_BYTES = 512
+
+
+class Pool:
+    """Buffers of host memory, at most so many bytes. A buffer that comes back is given out again for the same size."""
+
+    def __init__(self, torch, most_bytes, pinned):
+        self.torch, self.most_bytes, self.pinned = torch, most_bytes, pinned
+        self.taken_bytes = 0
+        self.free = {}  # bytes -> buffers, each with the event after which it may be written
+        self.chunk = None
+        self.used = 0
+
+    def take(self, size):
+        """A buffer and what its last reader waits for; None where there is no room left."""
+        waiting = self.free.get(size)
+        if waiting:
+            return waiting.pop()
+        room = -(-size // ALIGN_BYTES) * ALIGN_BYTES
+        if self.taken_bytes + room > self.most_bytes:
+            return None
+        if self.chunk is None or self.used + room > self.chunk.numel():
+            self.chunk = self.torch.empty(max(room, CHUNK_BYTES), dtype=self.torch.uint8, pin_memory=self.pinned)
+            self.used = 0
+        buffer = self.chunk[self.used : self.used + size]
+        self.used += room
+        self.taken_bytes += room
+        return buffer, None
+
+    def give(self, buffer, after):
+        self.free.setdefault(buffer.numel(), []).append((buffer, after))
+
+
+class Cuda:
+    pinned = True
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.streams = {}  # device -> out, in
+
+    def usable(self):
+        return not self.torch.cuda.is_current_stream_capturing()
+
+    def current(self, device):
+        return self.torch.cuda.current_stream(device)
+
+    def _stream(self, device, way):
+        if device not in self.streams:
+            self.streams[device] = self.torch.cuda.Stream(device), self.torch.cuda.Stream(device)
+        return self.streams[device][way]
+
+    def out(self, host, storage, after):
+        """Begins to copy to the host; returns what has to be waited for."""
+        stream = self._stream(storage.device, 0)
+        stream.wait_stream(self.current(storage.device))
+        if after is not None:
+            stream.wait_event(after)
+        with self.torch.cuda.stream(stream):
+            host.copy_(storage, non_blocking=True)
+            return stream.record_event()
+
+    def back(self, host, storage):
+        """Begins to copy from the host. What the current stream did with the memory of storage before comes first."""
+        stream = self._stream(storage.device, 1)
+        stream.wait_stream(self.current(storage.device))
+        with self.torch.cuda.stream(stream):
+            storage.copy_(host, non_blocking=True)
+            return stream.record_event()
+
+    @staticmethod
+    def wait(stream, event):
+        """What stream does from now on comes after the copy; the host does not wait."""
+        stream.wait_event(event)
+
+
+class Host:
+    pinned = False
+
+    def __init__(self, torch):
+        self.torch = torch
+
+    def usable(self):
+        return True
+
+    def current(self, device):
+        return None
+
+    def out(self, host, storage, after):
+        host.copy_(storage)
+        return True
+
+    def back(self, host, storage):
+        storage.copy_(host)
+        return True
+
+    def wait(self, stream, event):
+        pass

@@ -1,0 +1,95 @@
+"""Reads a plan. It may come from a stranger: it can be refused, and do nothing else."""
+import json
+
+SCHEMA = "gresize.offload/1"
+MOST_BYTES = 64 << 20
+MOST_ITERATIONS = 64
+MOST_TENSORS = 1 << 20
+
+
+class Refused(Exception):
+    pass
+
+
+class Move:
+    """A storage that goes to host memory: after which saved tensor, by which event it has left, and at which event it begins to come back."""
+
+    __slots__ = ("save", "bytes", "gone", "back")
+
+    def __init__(self, save, size, gone, back):
+        self.save, self.bytes, self.gone, self.back = save, size, gone, back
+
+
+class Iteration:
+    """One sequence of saved tensors. prefixes names each by all up to it; moves are by the tensor with which the storage was first saved."""
+
+    __slots__ = ("prefixes", "moves")
+
+    def __init__(self, prefixes, moves):
+        self.prefixes, self.moves = prefixes, moves
+
+
+class Plan:
+    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version")
+
+    def __init__(self, iterations, host_bytes, target_bytes, torch_version):
+        self.iterations, self.host_bytes, self.target_bytes, self.torch_version = iterations, host_bytes, target_bytes, torch_version
+
+
+def _number(value, name, least=0, most=1 << 48):
+    if type(value) is not int or not least <= value <= most:
+        raise Refused("%s: %.40r is no number from %d to %d" % (name, value, least, most))
+    return value
+
+
+def _get(value, key, kind, name):
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, kind):
+        raise Refused("%s.%s is missing or of another kind" % (name, key))
+    return found
+
+
+def _iteration(value, name):
+    prefixes = [_number(v, name + ".prefixes", 0, 0xFFFFFFFF) for v in _get(value, "prefixes", list, name)]
+    if not 0 < len(prefixes) <= MOST_TENSORS:
+        raise Refused("%s.prefixes: %d tensors" % (name, len(prefixes)))
+    moves = {}
+    for m in _get(value, "moves", list, name):
+        where = name + ".moves"
+        save = _number(m.get("save") if isinstance(m, dict) else None, where + ".save", 0, len(prefixes) - 1)
+        if save in moves:
+            raise Refused("%s: tensor %d twice" % (where, save))
+        gone, back = _number(m.get("gone"), where + ".gone"), _number(m.get("back"), where + ".back")
+        if back < gone:
+            raise Refused("%s: tensor %d is back before it has left" % (where, save))
+        moves[save] = Move(save, _number(m.get("bytes"), where + ".bytes", 1), gone, back)
+    return Iteration(prefixes, moves)
+
+
+def parse(text):
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise Refused("it is no JSON: %s" % e) from None
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        raise Refused("it is no %s" % SCHEMA)
+    iterations = _get(value, "iterations", list, "plan")
+    if not 0 < len(iterations) <= MOST_ITERATIONS:
+        raise Refused("plan.iterations: %d of them" % len(iterations))
+    return Plan(
+        [_iteration(v, "plan.iterations[%d]" % i) for i, v in enumerate(iterations)],
+        _number(value.get("host_bytes"), "plan.host_bytes"),
+        _number(value.get("target_bytes"), "plan.target_bytes"),
+        _get(value, "torch_version", str, "plan"),
+    )
+
+
+def read(path):
+    with open(path, "rb") as f:
+        data = f.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise Refused("%s: more than %d bytes" % (path, MOST_BYTES))
+    try:
+        return parse(data.decode())
+    except (Refused, UnicodeDecodeError) as e:
+        raise Refused("%s: %s" % (path, e)) from None

@@ -1,0 +1,237 @@
+"""Runs random programs with and without a random plan, on the CPU, and compares every loss and gradient to the bit.
+
+The engine is a model of two streams: a copy has happened only once somebody has waited for it; until then its destination holds NaN. FAULT plants one.
+"""
+import gc
+import os
+import random
+import sys
+
+import torch
+import torch.utils.checkpoint
+
+from gresize_offload import copies, plan, sequence, swapper
+
+FAULT = os.environ.get("FAULT", "")
+torch.set_num_threads(1)
+
+
+class Model(copies.Host):
+    """Copies are done when they are waited for."""
+
+    def out(self, host, storage, after):
+        if after is not None and not after:
+            raise AssertionError("a buffer is written that is still read")
+        host.fill_(255)  # NaN in every type
+        return Copy(host, storage)
+
+    def back(self, host, storage):
+        storage.fill_(255)
+        return Copy(storage, host)
+
+    def wait(self, stream, copy):
+        if not FAULT == "no wait":
+            copy.do()
+
+
+class Copy:
+    def __init__(self, to, source):
+        self.to, self.source, self.done = to, source, False
+
+    def do(self):
+        if not self.done:
+            self.done = True
+            self.to.copy_(self.source)
+            self.source = None
+
+    def __bool__(self):
+        return self.done
+
+
+class Noted(sequence.Sequence):
+    """What each iteration saved: prefixes, and by first tensor of a storage its bytes, the event of its last save and of its first take."""
+
+    def __init__(self):
+        super().__init__(torch, "cpu")
+        self.iterations = []
+
+    def begun(self):
+        self.now = {"prefixes": [], "storages": {}, "of": {}}
+        self.names = {}
+        self.iterations.append(self.now)
+
+    def saved(self, item, tensor):
+        self.now["prefixes"].append(self.prefix)
+        name = tensor.untyped_storage()._cdata
+        first = self.names.setdefault(name, self.ordinal)
+        s = self.now["storages"].setdefault(first, [tensor.untyped_storage().nbytes(), self.event, None])
+        s[1] = self.event
+        self.now["of"][self.ordinal] = first
+
+    def taken(self, item):
+        s = self.now["storages"].get(self.now["of"].get(item.ordinal))
+        if s is not None and s[2] is None:
+            s[2] = self.event
+        return item.tensor
+
+
+class Program(torch.nn.Module):
+    """A random graph of layers, views, in-place operators and branches over a batch of vectors."""
+
+    def __init__(self, seed):
+        super().__init__()
+        self.random = random.Random(seed)
+        self.kinds = [self.random.choice(["linear", "relu_", "view", "twice", "norm", "gelu", "branch", "chunk", "double", "checkpoint", "half", "func"]) for _ in range(12)]
+        width = 24
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in self.kinds)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in self.kinds)
+
+    def forward(self, x, number):
+        for i, kind in enumerate(self.kinds):
+            layer = self.layers[i]
+            if kind == "linear":
+                x = layer(x)
+            elif kind == "relu_":
+                x = torch.relu_(layer(x))
+            elif kind == "view":
+                x = layer(x).view(-1, 4, 6).transpose(1, 2).reshape(-1, 24).sin()
+            elif kind == "twice":
+                y = layer(x)
+                x = y * y + y.tanh()
+            elif kind == "norm":
+                x = self.norms[i](x)
+            elif kind == "gelu":
+                x = torch.nn.functional.gelu(layer(x))
+            elif kind == "branch":
+                x = layer(x).exp().clamp(max=2) if number % 3 else layer(x).sigmoid()
+            elif kind == "chunk":
+                a, b = layer(x).chunk(2, dim=1)
+                x = torch.cat([a * b, a + b], dim=1)
+            elif kind == "double":
+                x = layer(x.double().float()) * x.mean()
+            elif kind == "checkpoint":
+                x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+            elif kind == "half":
+                with torch.autocast("cpu", dtype=torch.bfloat16):
+                    x = layer(x)
+                x = x.float()
+            elif kind == "func":
+                x = x + torch.func.vmap(torch.cos)(layer(x))
+        return x
+
+
+def run(seed, hooks, steps):
+    torch.manual_seed(seed)
+    model = Program(seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    accumulate = seed % 2 + 1
+    seen = []
+    for number in range(steps):
+        x = torch.randn(16, 24, requires_grad=bool(seed % 3))
+        loss = (model(x, number) ** 2).mean()
+        loss.backward(retain_graph=seed % 5 == 0)
+        if seed % 5 == 0:
+            loss.backward()
+        if number % accumulate == accumulate - 1:
+            seen += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            optimizer.step()
+            optimizer.zero_grad()
+        seen.append(loss.detach().clone())
+        if number % 7 == 6:  # a forward pass that never goes back
+            model(torch.randn(16, 24), number)
+        del loss, x
+    return seen
+
+
+def planned(noted, chance):
+    """A random plan for what was noted: which storages move, and when."""
+    iterations = []
+    for it in {tuple(i["prefixes"]): i for i in noted.iterations}.values():
+        moves = []
+        for first, (size, last, take) in it["storages"].items():
+            if take is None or take <= last or not size or chance.random() < 0.2:
+                continue
+            gone = chance.randint(last + 1, take)
+            moves.append(plan.Move(first, size, gone, chance.randint(gone, take + 2)))
+        iterations.append(plan.Iteration(it["prefixes"], {m.save: m for m in moves}))
+    if FAULT == "another plan":
+        for it in iterations:
+            it.prefixes[:] = [p ^ 1 for p in it.prefixes]
+    return plan.Plan(iterations, 1 << 30, 0, torch.__version__)
+
+
+def without(hooks, seed, steps):
+    hooks.enter()
+    try:
+        return run(seed, hooks, steps)
+    finally:
+        hooks.hooks.__exit__()
+
+
+def main(seeds, steps):
+    moves = followed = wrong = 0
+    for seed in range(seeds):
+        chance = random.Random(seed)
+        plain = run(seed, None, steps)
+        noted = Noted()
+        assert all(a.equal(b) for a, b in zip(plain, without(noted, seed, min(steps, 12))))
+        layer = swapper.Swapper(torch, planned(noted, chance), Model(torch), "cpu")
+        if FAULT == "wrong block":
+            take = layer.pool.take
+
+            def other(size, take=take, kept={}):
+                buffer = take(size)
+                return kept.setdefault(size, buffer)
+
+            layer.pool.take = other
+        got = without(layer, seed, steps)
+        assert len(got) == len(plain)
+        if not all(a.equal(b) for a, b in zip(plain, got)):
+            wrong += 1
+        gc.collect()
+        assert layer.live == 0 and not layer.held, (seed, layer.live, len(layer.held))
+        moves += layer.counts["moves"]
+        followed += layer.counts["followed"]
+    print("%d programs of %d steps: %d moves, %d iterations followed, %d wrong" % (seeds, steps, moves, followed, wrong))
+    return 1 if wrong else 0
+
+
+def changed():
+    """A saved tensor that is changed in place is refused as PyTorch refuses it, also when its storage has left."""
+    for away in (False, True):
+        x = torch.randn(64, 64, requires_grad=True)
+
+        def step(x):
+            y = x * 2
+            z = y.sin()
+            if away:
+                w = y.cos()
+                z = z + w
+            y.add_(1)
+            z.sum().backward()
+
+        noted = Noted()
+        noted.enter()
+        try:
+            step(x)
+        except RuntimeError:
+            pass
+        noted.hooks.__exit__()
+        it = noted.iterations[0]
+        moves = {f: plan.Move(f, s[0], s[1] + 1, s[1] + 100) for f, s in it["storages"].items()}
+        layer = swapper.Swapper(torch, plan.Plan([plan.Iteration(it["prefixes"], moves)], 1 << 30, 0, ""), copies.Host(torch), "cpu")
+        layer.enter()
+        try:
+            step(x)
+            print("a changed tensor was not refused (away: %s)" % away)
+            return 1
+        except RuntimeError as e:
+            assert "modified by an inplace operation" in str(e), e
+        finally:
+            layer.hooks.__exit__()
+    print("changed tensors are refused")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(changed() if sys.argv[1] == "changed" else main(int(sys.argv[1]), int(sys.argv[2])))
