@@ -91,6 +91,7 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/setup triton $(TEST_TORCH)
 	@tools/setup $(NIGHTLY_SLURM) clean-root container-host container-image
 	@tools/setup browser
+	@tools/setup recipes
 	@tools/setup prometheus
 	@tools/setup journald
 	@GRESIZE_SLURM_RELEASE="$(TEST_SLURM:slurm-%=%)" tools/own-root $(GO) test -p 1 -race -timeout 90m ./...

@@ -140,6 +140,7 @@ func TestLifeInCleanRoots(t *testing.T) {
 	t.Run("deb", func(t *testing.T) { lifeOfDeb(t, packages) })
 	t.Run("deb where Slurm is not", func(t *testing.T) { debMakesTheUser(t, packages) })
 	t.Run("rpm", func(t *testing.T) { lifeOfRPM(t, packages) })
+	t.Run("rpm on OpenHPC", func(t *testing.T) { lifeOnOpenHPC(t, packages) })
 }
 
 func lifeOfDeb(t *testing.T, packages string) {
@@ -187,11 +188,14 @@ func debMakesTheUser(t *testing.T, packages string) {
 	}
 }
 
-// lifeOfRPM uses Debian's rpm, whose database knows nothing of what dpkg installed: a stand-in provides it.
-func lifeOfRPM(t *testing.T, packages string) {
-	release := strings.TrimSpace(output(t, "make", "-s", "-C", "../slurm/plugin", "release"))
-	standIn := fmt.Sprintf(`
-name: site
+// standIn makes a package that provides what an RPM distribution brings: Debian's rpm knows nothing of what dpkg installed.
+func standIn(t *testing.T, packages, slurmctld string) {
+	t.Helper()
+	requires := output(t, "dpkg-deb", "--field", one(t, packages, "gresize_"+older+"-1_*.deb"), "Depends")
+	glibc := strings.TrimSuffix(strings.Fields(requires)[2], "),")
+	config := filepath.Join(t.TempDir(), "site.yaml")
+	text := fmt.Sprintf(`
+name: site%[1]s
 arch: amd64
 version: 1.0.0
 maintainer: test <test@example.org>
@@ -199,20 +203,27 @@ description: what an RPM distribution brings
 provides:
   - systemd
   - libc.so.6(GLIBC_2.17)(64bit)
-  - slurm-slurmctld = %s
-`, release)
-	requires := output(t, "dpkg-deb", "--field", one(t, packages, "gresize_"+older+"-1_*.deb"), "Depends")
-	glibc := strings.TrimSuffix(strings.Fields(requires)[2], "),")
-	standIn += "  - libc.so.6(GLIBC_" + glibc + ")(64bit)\n"
-	config := filepath.Join(t.TempDir(), "site.yaml")
-	if err := os.WriteFile(config, []byte(standIn), 0o600); err != nil {
+  - libc.so.6(GLIBC_%[2]s)(64bit)
+  - slurm-slurmctld%[1]s = %[3]s
+`, slurmctld, glibc, pluginRelease(t))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	output(t, "go", "run", nfpm(t), "package", "--config", config, "--packager", "rpm", "--target", packages+"/")
+}
 
+// pluginRelease is the release of Slurm for which the packages have a plugin.
+func pluginRelease(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(output(t, "make", "-s", "-C", "../slurm/plugin", "release"))
+}
+
+func lifeOfRPM(t *testing.T, packages string) {
+	release := pluginRelease(t)
+	standIn(t, packages, "")
 	r := newCleanRoot(t, packages)
 	r.refused("rpm --install /packages/gresize-"+older+"-1.el8.*.rpm", "libc.so.6")
-	r.run("rpm --install /packages/site-*.rpm")
+	r.run("rpm --install /packages/site-[0-9]*.rpm")
 	before := r.paths()
 	r.run("rpm --install /packages/gresize-" + older + "-1.el8.*.rpm")
 	r.installed()
@@ -231,4 +242,79 @@ provides:
 	// Folders that belong to other packages of an RPM distribution.
 	r.run("rm -r /var/lib/gresize /etc/gresize; rmdir --ignore-fail-on-non-empty /usr/lib64/slurm /usr/share/fish/vendor_completions.d /usr/share/fish /usr/share/man/man[158]")
 	r.nothingLeft(before)
+}
+
+// lifeOnOpenHPC is that of the plugin for OpenHPC's Slurm, whose packages have names of their own.
+func lifeOnOpenHPC(t *testing.T, packages string) {
+	release := pluginRelease(t)
+	standIn(t, packages, "")
+	standIn(t, packages, "-ohpc")
+	r := newCleanRoot(t, packages)
+	r.run("rpm --install /packages/site-ohpc-*.rpm")
+	before := r.paths()
+	const plugin = "/usr/lib64/slurm/job_submit_gresize.so"
+	for _, dist := range []string{"el8", "el9"} {
+		ours := func(version string) string {
+			return "/packages/gresize-" + version + "-1." + dist + ".*.rpm /packages/gresize-slurm-plugin-" + release + "-ohpc-" + version + "-1." + dist + ".*.rpm"
+		}
+		r.refused("rpm --install /packages/gresize-slurm-plugin-"+release+"-"+older+"-1."+dist+".*.rpm", "slurm-slurmctld")
+		r.run("rpm --install " + ours(older) + " && test -e " + plugin)
+		r.installed()
+		// The two plugins are one file: whoever moves from one Slurm to the other replaces it.
+		r.refused("rpm --install /packages/site-[0-9]*.rpm /packages/gresize-slurm-plugin-"+release+"-"+older+"-1."+dist+".*.rpm", "conflicts with")
+		r.run("rpm --upgrade " + ours(newer) + " && rpm --verify gresize gresize-slurm-plugin-" + release + "-ohpc && test -e " + plugin)
+		r.run("rpm --erase gresize gresize-slurm-plugin-" + release + "-ohpc && ! test -e /usr/bin/gresized && ! test -e " + plugin + " && ! test -e /run/gresize")
+		r.run("rm -rf /var/lib/gresize /etc/gresize; rmdir --ignore-fail-on-non-empty /usr/lib64/slurm /usr/share/fish/vendor_completions.d /usr/share/fish /usr/share/man/man[158]")
+		r.nothingLeft(before)
+	}
+}
+
+// knownToRPMLint are what rpmlint says of the packages, and why it stays.
+var knownToRPMLint = map[string]string{
+	"no-signature":                    "a site signs with a key of its own",
+	"no-changelogname-tag":            "CHANGELOG.md is in the package",
+	"invalid-license":                 "the list that Debian's rpmlint comes with knows no SPDX names",
+	"no-binary":                       "the packager writes no kinds of files, by which rpmlint knows programs",
+	"only-non-binary-in-usr-lib":      "the same",
+	"no-documentation":                "the same, of documentation",
+	"not-listed-as-documentation":     "the same, of manual pages",
+	"manpage-not-compressed":          "plain pages are read everywhere",
+	"bad-manual-page-folder":          "gresize.toml.5 is in man5, as systemd.unit.5 is",
+	"no-manual-page-for-binary":       "the pages are there, uncompressed",
+	"devel-file-in-non-devel-package": "libcuda.so is loaded under that name",
+	"dangerous-command-in-%pre":       "the word rpm in a comment",
+	"dangerous-command-in-%post":      "the same",
+	"dangerous-command-in-%preun":     "the same",
+	"dangerous-command-in-%postun":    "the same, and rm of /run/gresize",
+	"spurious-executable-perm":        "epilog.sh is an example that is copied",
+}
+
+// TestRPMLint: rpmlint has nothing to say of the packages that is not known.
+func TestRPMLint(t *testing.T) {
+	if !nightly {
+		return // packs for some seconds
+	}
+	if _, err := exec.LookPath("rpmlint"); err != nil {
+		t.Skip("rpmlint is not installed (Debian's package of that name)")
+	}
+	packages := makePackages(t, "KINDS=rpm", "VERSION="+older)
+	found, err := filepath.Glob(filepath.Join(packages, "*.rpm"))
+	if err != nil || len(found) != 6 {
+		t.Fatalf("%v %q, want gresize and two plugins for two distributions", err, found)
+	}
+	for _, rpm := range found {
+		out, _ := exec.Command("rpmlint", rpm).CombinedOutput() // its exit status counts what is known, too
+		if !strings.Contains(string(out), "1 packages and 0 specfiles checked") {
+			t.Fatalf("%s", out)
+		}
+		for _, line := range strings.Split(string(out), "\n") {
+			fields := strings.Fields(line)
+			if len(fields) < 3 || fields[1] != "E:" && fields[1] != "W:" {
+				continue
+			}
+			if knownToRPMLint[fields[2]] == "" {
+				t.Errorf("%s: %s", filepath.Base(rpm), line)
+			}
+		}
+	}
 }

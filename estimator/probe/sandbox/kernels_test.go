@@ -5,12 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"unsafe"
 
+	"github.com/gresize/gresize/estimator/probe/sandbox/sandboxtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +41,7 @@ func becomeOld(name string) error {
 		if os.Getuid() != 0 {
 			return nil // root has seen to it
 		}
-		return setFilter(withoutUserNamespaces)
+		return sandboxtest.ForbidUserNamespaces()
 	}
 	if kernel.without[0] == 0 {
 		return nil
@@ -57,30 +56,7 @@ func becomeOld(name string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	return setFilter(program)
-}
-
-// withoutUserNamespaces answers as the kernel does where user.max_user_namespaces is 0. Root puts it over itself without no_new_privs, which would take the rights of files away.
-var withoutUserNamespaces = []unix.SockFilter{
-	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataNumber},
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 6, K: unix.SYS_CLONE3},
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_CLONE},
-	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: unix.SYS_UNSHARE},
-	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataFirstArg},
-	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: unix.CLONE_NEWUSER},
-	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSPC)},
-	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
-}
-
-func setFilter(program []unix.SockFilter) error {
-	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(program)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return sandboxtest.Filter(program)
 }
 
 func TestOldKernels(t *testing.T) {

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gresize/gresize/estimator/probe/sandbox/sandboxtest"
 	"golang.org/x/sys/unix"
 )
 
@@ -40,26 +40,10 @@ func putHelper(t *testing.T, dir string) string {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	giveRights(t, path)
-	return path
-}
-
-// giveRights is setcap.
-func giveRights(t *testing.T, path string) {
-	t.Helper()
-	const revision2, effective = 0x02000000, 1
-	var permitted uint64
-	for _, right := range LentRights() {
-		permitted |= 1 << right
-	}
-	value := binary.LittleEndian.AppendUint32(nil, revision2|effective)
-	value = binary.LittleEndian.AppendUint32(value, uint32(permitted))
-	value = binary.LittleEndian.AppendUint32(value, 0)
-	value = binary.LittleEndian.AppendUint32(value, uint32(permitted>>32))
-	value = binary.LittleEndian.AppendUint32(value, 0)
-	if err := unix.Setxattr(path, "security.capability", value, 0); err != nil {
+	if err := sandboxtest.GiveRights(path, LentRights()); err != nil {
 		t.Fatal(err)
 	}
+	return path
 }
 
 // TestNastyScriptsByHelper has the scripts meet the sandbox whose namespaces gresize-sandbox has made, where users may make none.
