@@ -7,7 +7,7 @@ from . import around_import, report
 
 COMPILER = "torch._dynamo"
 DYNAMO = COMPILER + ".eval_frame"
-# What a compiled function calls first, by release: it says that what is run from now on is traced.
+# What a compiled function calls first and last, by release: it says whether what is run from now on is traced.
 ENTRANCES = ("_maybe_set_eval_frame", "set_eval_frame")
 
 
@@ -47,8 +47,14 @@ def before(torch, retire):
         torch.nn.Module.compile = retiring(torch.nn.Module.compile)
 
 
+def _at_work():
+    """Whether a compiler is reading: what it calls itself, it keeps from being compiled as a program does with some of its functions."""
+    context = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
+    return hasattr(context, "try_get") and context.try_get() is not None
+
+
 def when_traced(torch, calls):
-    """Have the followers of calls step aside once a compiled function is called: many programs compile what they never use. What a compiler knows of
+    """Have the followers of calls step aside while a compiled function runs, which is when a compiler reads what it calls. What a compiler knows of
     PyTorch it learns as it is imported, by whomever, of PyTorch's own functions."""
     if COMPILER not in sys.modules:
         around_import(COMPILER, calls.without)
@@ -61,15 +67,19 @@ def when_traced(torch, calls):
         module = importlib.import_module(DYNAMO)
         name = next((n for n in ENTRANCES if hasattr(module, n)), None)
         if name is None:
-            calls.uninstall("compile")
+            calls.shadow.stop("compile")
+            calls.step_aside()
             return
         original = getattr(module, name)
 
+        @functools.wraps(original)
         def entering(callback):
-            if callable(callback) and getattr(module, name) is entering:
-                setattr(module, name, original)
-                calls.uninstall("compile")
-            return original(callback)
+            prior = original(callback)
+            if callback is not None:
+                calls.step_aside()
+            elif not _at_work():
+                calls.step_back()
+            return prior
 
         setattr(module, name, entering)
 

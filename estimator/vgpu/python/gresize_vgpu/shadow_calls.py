@@ -76,6 +76,7 @@ class Calls:
         self.plausible = Plausible(self)
         self.sparse = sparse.Sparse(self)
         self.replaced = []
+        self.aside = None  # the followers, while they are not in their places
         self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
     def replace(self, owner, name, make):
@@ -113,13 +114,6 @@ class Calls:
                 continue
             self.replace(owner, name, make)
 
-    def uninstall(self, why):
-        """A compiler wants PyTorch's own functions."""
-        self.shadow.stop(why)
-        self._restore()
-        self.replaced.clear()
-        slots.no_sequence(self.torch)
-
     def _restore(self):
         for owner, name, original in reversed(self.replaced):
             if original is INHERITED:
@@ -127,16 +121,26 @@ class Calls:
             else:
                 setattr(owner, name, original)
 
+    def step_aside(self):
+        """A compiler wants PyTorch's own functions."""
+        if self.aside is None:
+            self.aside = {(owner, name): vars(owner)[name] for owner, name, _ in self.replaced}
+            self._restore()
+
+    def step_back(self):
+        if self.aside is not None:
+            for (owner, name), follower in self.aside.items():
+                setattr(owner, name, follower)
+            self.aside = None
+            slots.no_sequence(self.torch)
+
     def without(self, function):
         """Call function while PyTorch's own functions are in their places."""
-        followers = {(owner, name): vars(owner)[name] for owner, name, _ in self.replaced}
-        self._restore()
+        self.step_aside()
         try:
             return function()
         finally:
-            for (owner, name), follower in followers.items():
-                setattr(owner, name, follower)
-            slots.no_sequence(self.torch)
+            self.step_back()
 
     def is_integer(self, tensor):
         return tensor.dtype in self.integers
