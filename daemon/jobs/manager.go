@@ -162,6 +162,9 @@ type Manager struct {
 	workers int
 	// readings are the bundles that are being read, by whose they are.
 	readings map[uint32]int
+	// rows are the owners' budgets of rows, rowsTold when the journal last said that one was spent.
+	rows     map[uint32]rowBudget
+	rowsTold time.Time
 	// unwritten is what cannot be recorded at this moment.
 	unwritten unwritten
 	// lastQueue is the latest look at the queue.
@@ -252,7 +255,7 @@ func New(config Config) *Manager {
 		config.Failpoint = func(string) {}
 	}
 	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1),
-		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, readings: map[uint32]int{}, proofs: map[string]chan struct{}{}}
+		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, readings: map[uint32]int{}, rows: map[uint32]rowBudget{}, proofs: map[string]chan struct{}{}}
 	m.Configure(config.Settings)
 	return m
 }
@@ -397,6 +400,9 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		}
 	}
 	if code != "" {
+		if !m.mayAddRow(s.job.UID, now) {
+			return pass
+		}
 		s.job.Finished, s.job.Profile = true, ""
 		s.first.State, s.first.Code, s.first.Detail = StateLeftAlone, code, reason
 		s.decision = &decisionlog.Decision{At: now, Verdict: decisionlog.LeaveAlone, Code: code, Reason: "the job was left alone: " + reason}

@@ -44,7 +44,7 @@ if [ -e "${dirs%% *}/etc/job_submit.lua" ]; then # which 20.11 looks for in its 
 fi
 for dir in $dirs; do
 	mkdir -p "$root$dir"
-	mount --bind "$dir" "$root$dir"
+	mount --rbind "$dir" "$root$dir"
 done
 cd "$root"
 pivot_root . .
