@@ -83,6 +83,8 @@ class Horizon:
         self.changing, self.evaluating, self.growing = [], [], []
         self.turning = False
         self.by_turns = set()  # what was named of that depends on nothing but the turns of loops, of which time-lapse leaves out no kind
+        self.test = None  # (file, line) of the test whose branch is being looked at, which does the same each time, and of the branch
+        self.tests = {}  # what was named of such a branch -> these places
         self.outer = False  # what is being looked at depends on no counter of steps
         self.of_the_whole = set()  # what was named of that: a program that was followed to its end has been through it
         self.waited = []  # counters of objects that are to open a branch soon
@@ -165,6 +167,11 @@ class Horizon:
         self.name(self.changing, self.ending[0], self.ending[1], None)
         return True
 
+    def came(self, answered):
+        """answered: (file, line) of tests that had either answer since the first answer, and of what led to a step, so that what they open came by."""
+        for doubts in (self.changing, self.evaluating):
+            doubts[:] = [t for t in doubts if answered.isdisjoint(self.tests.get(t, ()))]
+
     def settle(self, left_out, unsettled):
         """The program was followed to its own end; left_out: of batches or turns some did not come by, so that counters of steps have not come as far;
         unsettled: nor did all kinds of turns."""
@@ -180,6 +187,10 @@ class Horizon:
             self.of_the_whole.add(text)
         elif text in self.of_the_whole:
             self.of_the_whole.remove(text)
+        if self.test is None:
+            self.tests.pop(text, None)
+        elif text not in self.changing + self.evaluating:
+            self.tests[text] = self.test
         if not self.turning:
             self.by_turns.discard(text)
         elif text not in self.changing + self.evaluating:
@@ -386,9 +397,10 @@ class Look:
             elif keeps:
                 self.horizon.name(self.horizon.growing, filename, first.lineno, None)
             if what and not (what == light.CHANGES and self._waits(branch.test, value, scope, survey, filename, first)):
-                self.horizon.turning = survey.by_turns() and not _adds_up(side, scope)
+                adds = _adds_up(side, scope, int(isinstance(scope, sources.Called)))
+                self.horizon.turning, self.horizon.test = survey.by_turns() and not adds, None if adds else ((filename, branch.test.lineno), (filename, first.lineno))
                 self._found(what, filename, first, ahead if stepping and certain else None, stepping and certain and not survey.own)
-        self.horizon.turning = False
+        self.horizon.turning, self.horizon.test = False, None
         return None
 
     def _waits(self, test, value, scope, survey, filename, first):
@@ -465,11 +477,12 @@ ADDING = ("append", "extend", "insert", "add", "update", "setdefault", "heappush
 def _adds_up(side, scope, depth=0):
     """Whether some statements, or the functions of the program's that they call, change a thing by what it was: the k-th time they do something else."""
     for node in sources.inside(side if isinstance(side, list) else [side]):
-        if isinstance(node, (ast.AugAssign, ast.Global, ast.Nonlocal, ast.Yield)):
+        if isinstance(node, (ast.Global, ast.Nonlocal, ast.Yield)) or isinstance(node, ast.AugAssign) and not (depth and isinstance(node.target, ast.Name)):
             return True
         if isinstance(node, ast.Assign):
-            names = {ast.dump(t).replace("Store()", "Load()") for t in node.targets}
-            if any(ast.dump(n) in names for n in ast.walk(node.value)) or any(not isinstance(t, ast.Name) for t in node.targets):
+            lasting = [t for t in node.targets if not (depth and isinstance(t, ast.Name))]  # what a function that is called gives a name is gone with it
+            names = {ast.dump(t).replace("Store()", "Load()") for t in lasting}
+            if any(ast.dump(n) in names for n in ast.walk(node.value)) or any(isinstance(t, ast.Subscript) for t in lasting):
                 return True
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute) and node.func.attr in ADDING:

@@ -9,7 +9,7 @@ import dis
 import sys
 import time
 
-from . import sources, turning
+from . import counters, sources, turning
 
 # Of the time that is left, for the turns of a loop before any is left out: at its first time, and an n-th of the second share at its n-th; for one around others.
 FIRST_SHARE, NEXT_SHARE, OUTER_SHARE = 0.08, 0.04, 0.4
@@ -17,14 +17,16 @@ MOST_SECONDS = 3.0
 # At least so many turns come before any is left out, and after each that was gone on to, so many steps of an optimizer or so many turns.
 FIRST_TURNS, STEPS_AFTER, TURNS_AFTER = 4, 2, 66
 BETWEEN = 4
-# A turn that raised the peak is followed by others like it, up to so many.
-MOST_OF_A_KIND = 40
 
 
 class Loops:
     def __init__(self, lapse, peak, fault):
         self.lapse, self.peak, self.fault = lapse, peak, fault
         self.steps = 0  # of all optimizers
+        self.counters = counters.Counters(peak, fault)
+        self.ran = set()  # (file, line) of the program's that called for a step in time-lapse
+        self.noted = []  # what was asked in each loop
+        self.inner = []  # loops that leave out turns by themselves, the innermost last, and whether others are in them
         self.begun = 0  # loops, and passes over loaders, in time-lapse
         self.left_out = False
         self.unsettled = False  # of some loop not all kinds of turns came, or each was another
@@ -54,9 +56,15 @@ class Loops:
             space["range"] = self.range
             self.given.append(space)
 
+    def stepped(self, optimizer, frame):
+        """An optimizer has stepped, in time-lapse."""
+        self.ran.update((f.f_code.co_filename, f.f_lineno) for f in counters.running(frame).values())
+        self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), not self.inner or self.inner[-1][0])
+
     def retire(self, _=None):
         """A compiler reads the program's own source, and wants to find Python's range there."""
         self.retired = True
+        self.counters.retire(sys._getframe(1))
         for space in self.given:
             if space.get("range") is self.range:
                 del space["range"]
@@ -82,23 +90,41 @@ class Loops:
 
     def _in_time_lapse(self, span, place, turn):
         count, notes = len(span), turning.Notes(span)
+        self.noted.append(notes)
         visits = self.visits[place] = self.visits.get(place, 0) + 1
         share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
         begin, left = time.process_time(), self.lapse.left_seconds()
         until, run, outer = begin + min(share * left, MOST_SECONDS), 0, False
         self.begun += 1
-        while turn < count:
-            begun = self.begun
-            yield notes.number(turn)
-            turn, run = turn + 1, run + 1
-            if not outer and self.begun != begun:
-                outer, until = True, begin + OUTER_SHARE * left
-            if run >= FIRST_TURNS and time.process_time() > until:
-                break
-        if turn < count:
-            self.left_out = True
-            for value in self._landings(notes, turn, count, outer):
-                yield value
+        stands = [False]
+        self.inner.append(stands)
+        try:
+            while turn < count:
+                begun = self.begun
+                yield notes.number(turn)
+                turn, run = turn + 1, run + 1
+                if not outer and self.begun != begun:
+                    outer, until = True, begin + OUTER_SHARE * left
+                    stands[0] = True
+                if run >= FIRST_TURNS and time.process_time() > until:
+                    break
+            if turn < count:
+                self.left_out = True
+                for value in self._landings(notes, turn, count, outer):
+                    yield value
+        finally:
+            self.inner = [other for other in self.inner if other is not stands]
+
+    def places(self):
+        """(file, line) of what led to a step since the first answer, and of the program's tests that had either answer."""
+        return self.ran | self.counters.places().union(*[notes.places() for notes in self.noted])
+
+    def looking(self, function, *args):
+        try:
+            return function(*args)
+        except Exception as e:
+            self.fault(e)
+            return None
 
     def _landings(self, notes, turn, count, outer):
         between = [turn + (count - turn) * k // BETWEEN for k in range(1, BETWEEN)] + [count - 1]
@@ -108,8 +134,13 @@ class Loops:
             except Exception as e:
                 self.fault(e)
                 notes.given_up, landings = True, []
+            ahead = None if outer else self.looking(self.counters.ahead)
+            if ahead is not None:
+                landings = landings + [(min(turn + ahead, count - 1), None, None)]
             between = [t for t in between if t >= turn]
             at, question, answer = min(landings + [(t, None, None) for t in between[:1]], key=lambda landing: landing[0])
+            if at > turn and not outer:
+                self.looking(self.counters.set_forward, counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             peak, steps, turn = self.peak(), self.steps, at
             for _ in range(TURNS_AFTER):
                 yield notes.number(turn)
@@ -118,7 +149,7 @@ class Loops:
                     break
             if question is not None and self.peak() > peak:
                 question.needed[answer] += 1
-                if question.needed[answer] > MOST_OF_A_KIND:
+                if question.needed[answer] > turning.MOST_OF_A_KIND:
                     question.needed[answer], self.unsettled = 0, True
         self.unsettled = self.unsettled or notes.given_up
 

@@ -4,6 +4,7 @@ The first steps say what a step takes. What a later one takes is seen by running
 ones again, for a short time, so that all epochs, callbacks, evaluations, the next training and the next candidate of a search come by. Whatever the
 program makes of that, the first answer stands: a failure from here on is no fault of its own.
 """
+import gc
 import os
 import time
 
@@ -19,6 +20,8 @@ LEAST_SHARE = 0.25
 LOOKS_EVERY_SECONDS = 0.25
 # After so long without a new peak it is at rest.
 RESTS_SECONDS = 1.0
+# Frozen parameters that are so much of all are worth a word where time was short.
+FROZEN_SHARE = 0.1
 # A peak that rises by less is that of what each step leaves.
 NEW_BYTES = 1 << 20
 
@@ -26,6 +29,17 @@ NEW_BYTES = 1 << 20
 def wanted():
     # Ranks that leave out different turns would wait for each other.
     return os.environ.get("GRESIZE_PROBE_QUICK") != "1" and os.environ.get("WORLD_SIZE", "1") == "1"
+
+
+def frozen(torch):
+    """In words, the parameters on the card that take no part in the training: a later epoch may free them."""
+    sizes = {True: 0, False: 0}
+    for found in gc.get_objects():
+        if isinstance(found, torch.nn.Parameter) and found.is_cuda:
+            sizes[found.requires_grad] += found.numel() * found.element_size()
+    if sizes[False] <= FROZEN_SHARE * sum(sizes.values()):
+        return []
+    return ["%d MiB of parameters are frozen, and there was no time to see whether a later epoch frees them" % (sizes[False] >> 20)]
 
 
 class TimeLapse:

@@ -7,10 +7,13 @@ import operator
 import sys
 
 MOST_NOTES = 64
+DEEPEST = 12
 CHUNK = 1 << 20
 MOST_TURNS = 1 << 24
 # Without numpy every turn is asked by itself.
 MOST_TURNS_ALONE = 1 << 17
+# A turn that raised the peak is followed by others like it, up to so many.
+MOST_OF_A_KIND = 40
 
 
 class Question:
@@ -39,8 +42,8 @@ class Question:
 class Notes:
     """What is asked of the numbers of one loop."""
 
-    def __init__(self, span):
-        self.span = span
+    def __init__(self, span, listens=None):
+        self.span, self.listens = span, listens  # listens(filename): whether what is asked there counts; None: everywhere
         self.now = None
         self.terms = None, self
         self.questions = {}  # place -> Question
@@ -52,8 +55,15 @@ class Notes:
         self.now = self.span[turn]
         return _of(self.now, self, self.terms)
 
+    def known(self, value, terms):
+        """A number of which it is known how it comes of the turn."""
+        self.now = value
+        return _of(value, self, terms)
+
     def asked(self, compare, left, right, answer):
         frame = sys._getframe(2)
+        if self.listens is not None and not self.listens(frame.f_code.co_filename):
+            return
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
         if place not in self.questions:
             if len(self.questions) >= MOST_NOTES:
@@ -64,6 +74,9 @@ class Notes:
 
     def reckoned(self, value, terms):
         """What was reckoned from a number may become a size: C asks an int for nothing."""
+        terms = _shortened(terms)
+        if _is_deep(terms, DEEPEST):  # it is reckoned from itself, turn after turn
+            return value
         frame = sys._getframe(2)
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
         if place in self.sizes or len(self.sizes) < MOST_NOTES:
@@ -71,6 +84,10 @@ class Notes:
         else:
             self.given_up = True
         return _of(value, self, terms)
+
+    def places(self):
+        """(file, line) of the questions that had either answer."""
+        return {place[:2] for place, question in self.questions.items() if all(question.came.values())}
 
     def landings(self, after):
         """The turns behind one at which something is new, the next first."""
@@ -97,6 +114,18 @@ def _value(terms, notes, turns):
     if terms[0] is None:
         return turns * notes.span.step + notes.span.start if terms[1] is notes else terms[1].now
     return terms[0](*[_value(t, notes, turns) for t in terms[1:]])
+
+
+def _shortened(terms):
+    """A sum of a sum with a number that is known, as one sum."""
+    function, left, right = terms
+    if function in (operator.add, operator.sub) and type(right) is int and type(left) is tuple and len(left) == 3 and left[0] is operator.add and type(left[2]) is int:
+        return operator.add, left[1], left[2] + (right if function is operator.add else -right)
+    return terms
+
+
+def _is_deep(terms, most):
+    return type(terms) is tuple and (most == 0 or any(_is_deep(t, most - 1) for t in terms[1:]))
 
 
 def _chunks(first, count):

@@ -127,6 +127,8 @@ class Watch:
                 self.operators.arrived()
             self.saves.step()
             self.loops.steps += 1
+            if self.lapse.active:
+                self.looking(self.loops.stepped, optimizer, sys._getframe(2))
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
             if self.ledger is not None:
@@ -257,9 +259,13 @@ class Watch:
         """What the steps could not show; the figures are written down already."""
         try:
             self.figures = report.devices_of(self)
+            if self.lapse.active and not self.loops.counters.unsettled and not self.loops.unsettled:
+                self.horizon.came(self.loops.places())
             if self.lapse.whole():
-                self.horizon.settle(self.phases.left_out or self.loops.left_out, self.loops.unsettled)
+                self.horizon.settle(self.phases.left_out or self.loops.left_out or self.loops.counters.left_out, self.loops.unsettled)
                 afterwards.came()
+            if self.lapse.ended == "budget":
+                self.horizon.changing.extend(timelapse.frozen(self.torch))
             self.afterwards = afterwards.places(light.Scale(), self.children)
             self.steadiness.sample(list(self.loaders.read))
             if not self.lapse.whole():
@@ -317,7 +323,7 @@ class Watch:
             if self.lapse.active:
                 self.lapse.end(exception)
                 gc.collect()  # what only looks at the program hold of it: its finalizers are seen, too
-            lapse = self.lapse.active and (exception is not None or self.phases.turned or self.loops.left_out)
+            lapse = self.lapse.active and (exception is not None or self.phases.turned or self.loops.left_out or self.loops.counters.left_out)
             if (lapse or self.phases.active and not self.lapse.active) and not report.is_out_of_memory(self.torch, exception):
                 # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
                 self.lapse.end(exception)
