@@ -110,7 +110,11 @@ func TestLife(t *testing.T) {
 		s := s.in(t)
 		s.answer(fakeAnswer{Bundles: fits.Bundles, DelaySeconds: 6})
 		id := s.submit(tooLarge...)
-		s.waitState(id, jobs.StateProbing)
+		// A probe whose sbatch meets a slurmctld that ends is refused, and its job left alone.
+		waitUntil(t, 10*time.Second, "the probe to be submitted", func() bool {
+			story, err := s.story(id)
+			return err == nil && s.probesOf(story) > 0
+		})
 		must(t, s.Cluster.RestartController(t.Context()))
 		if job := s.completed(id, 60*time.Second); job["NodeList"] != "gpu1" {
 			t.Errorf("the job ran on %s, want gpu1", job["NodeList"])

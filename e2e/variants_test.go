@@ -69,7 +69,7 @@ func TestControllerIsLost(t *testing.T) {
 				o.Cluster.Backup = true
 				o.Cluster.Settings = map[string]string{"SlurmctldTimeout": "6"}
 				for i := range o.Cluster.Nodes {
-					// On 23.11 and 24.05 a slurmctld that takes over says of a node with shards "gres/shard type reported but not configured", and never starts a job there.
+					// From 23.11 to 24.11 a slurmctld that takes over says of a node with shards "gres/shard type reported but not configured", and never starts a job there.
 					o.Cluster.Nodes[i].Shards = 0
 				}
 			})
