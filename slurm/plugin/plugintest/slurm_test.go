@@ -56,6 +56,12 @@ func (p *moodyDaemon) heard() []*wire.Request {
 // realSlurm is a cluster with the plugin, and the daemon that the plugin asks. The root is that of another release, or empty.
 func realSlurm(t *testing.T, plugin, root string) (*minicluster.Cluster, *moodyDaemon) {
 	t.Helper()
+	return realSlurmWith(t, plugin, root, func(*minicluster.Options) {})
+}
+
+// realSlurmWith is realSlurm on another cluster.
+func realSlurmWith(t *testing.T, plugin, root string, change func(*minicluster.Options)) (*minicluster.Cluster, *moodyDaemon) {
+	t.Helper()
 	peer := &moodyDaemon{}
 	peer.answer(&wire.Reply{Verdict: wire.VerdictPass})
 	socket := serve(t, peer.handle)
@@ -73,6 +79,7 @@ func realSlurm(t *testing.T, plugin, root string) (*minicluster.Cluster, *moodyD
 	options := minicluster.Default()
 	options.Plugin, options.PluginConf = plugin, conf
 	options.Root, options.Show = root, []string{dir}
+	change(&options)
 	return minicluster.ForTest(t, options), peer
 }
 
