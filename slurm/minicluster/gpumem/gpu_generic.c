@@ -34,6 +34,7 @@ static int memory_position = -1;
 
 EXPORTED int init(void);
 EXPORTED int fini(void);
+EXPORTED void gpu_p_reconfig(void); /* up to 23.11 */
 EXPORTED void *gpu_p_get_system_gpu_list(void *node);
 EXPORTED void gpu_p_step_hardware_init(void *gpus, char *tres_freq);
 EXPORTED void gpu_p_step_hardware_fini(void);
@@ -50,6 +51,10 @@ int init(void)
 int fini(void)
 {
 	return SLURM_SUCCESS;
+}
+
+void gpu_p_reconfig(void)
+{
 }
 
 void *gpu_p_get_system_gpu_list(void *node)
