@@ -62,6 +62,7 @@ func initMain() int {
 		return report(step("limit the number of processes", err))
 	}
 	pid, err := spawn(cfg)
+	keepThreads(pid)
 	if err != nil {
 		code := exitNotFound
 		if errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC) {
@@ -114,7 +115,7 @@ func watchMachine(before int64) {
 	}
 }
 
-// limitTasks bounds how many processes and threads this process and its descendants may be; never above what there was.
+// limitTasks bounds how many processes and threads this process and its descendants may be, ownThreads of which it will keep; never above what there was.
 func limitTasks(most int64) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &limit); err != nil {
@@ -122,7 +123,24 @@ func limitTasks(most int64) error {
 	}
 	limit.Max = min(limit.Max, uint64(most))
 	limit.Cur = min(limit.Cur, limit.Max)
+	if limit.Cur == uint64(most) {
+		limit.Cur -= ownThreads
+	}
 	return unix.Setrlimit(unix.RLIMIT_NPROC, &limit)
+}
+
+// keepThreads takes from the command what this process keeps for its own threads: it would end without one, and could not say at which bound.
+func keepThreads(command int) {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Max-limit.Cur != ownThreads {
+		return
+	}
+	lower := unix.Rlimit{Cur: limit.Cur, Max: limit.Cur}
+	if command > 0 {
+		_ = unix.Prlimit(command, unix.RLIMIT_NPROC, &lower, nil)
+	}
+	limit.Cur = limit.Max
+	_ = unix.Setrlimit(unix.RLIMIT_NPROC, &limit)
 }
 
 // spawn starts the command in a session of its own, so that it has no terminal.
