@@ -69,7 +69,7 @@ func TestSlurmAccounting(t *testing.T) {
 
 func slurmAccounting(t *testing.T, name string) {
 	// Where a type cannot be changed the nodes keep their features, which can.
-	v, err := release.Parse(name)
+	v, err := release.Parse(name + ".99") // the last of its micro releases
 	must(t, err)
 	typed, asks, table := release.ReplacesGres.In(v), tooLarge, ""
 	if typed {
