@@ -69,6 +69,17 @@ func TestCompilerThatIsThereEarly(t *testing.T) {
 	}
 }
 
+// TestScriptsFindTheirNames: TorchScript resolves the names of a class where script was called. torch.distributed.optim, which DeepSpeed and ZeroRedundancyOptimizer
+// import, is made of such classes.
+func TestScriptsFindTheirNames(t *testing.T) {
+	for _, release := range often("2.11.0", "2.6.0") {
+		o := runPython(t, release, 1, []string{"-c", "import torch.distributed.optim\nprint('imported')"})
+		if o.failed || !strings.Contains(o.output, "imported\n") {
+			t.Errorf("%s: %s", release, o.output)
+		}
+	}
+}
+
 // TestCompileWorkersAreNoPrograms: the compiler's own processes open the GPU and are killed, which made every compiled program's answer `unknown`.
 func TestCompileWorkersAreNoPrograms(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "torch", "_inductor", "compile_worker")

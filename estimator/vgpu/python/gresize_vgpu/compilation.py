@@ -10,6 +10,9 @@ DYNAMO = COMPILER + ".eval_frame"
 # What a compiled function calls first and last, by release: it says whether what is run from now on is traced.
 ENTRANCES = ("_maybe_set_eval_frame", "set_eval_frame")
 
+# The place of torch.jit.script's argument _frames_up.
+SCRIPT_FRAMES = 2
+
 
 def before_scripts(torch, retire):
     """Have retire() called before TorchScript reads a function's source."""
@@ -21,6 +24,8 @@ def before_scripts(torch, retire):
             retire()
         except Exception:
             report.complain()
+        if len(args) <= SCRIPT_FRAMES:  # names are looked up in the frame that calls, which is one further
+            kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
         return original(*args, **kwargs)
 
     torch.jit.script = script
