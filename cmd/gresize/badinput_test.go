@@ -156,3 +156,10 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAnswerWithNothingToNote is what its schema says: a list stays a list.
+func TestAnAnswerWithNothingToNote(t *testing.T) {
+	if a := estimated(t, t.TempDir(), "--no-sandbox", "--", "false"); a.Status != statusFailed {
+		t.Errorf("%s", a.Status)
+	}
+}

@@ -193,7 +193,7 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 		return err
 	}
 	r := newReading(&result, profile)
-	r.Notes = append(slices.Clone(flags.notes), r.Notes...)
+	r.Notes = slices.Insert(r.Notes, 0, flags.notes...) // a list stays a list, also an empty one
 	if flags.bundle != "" {
 		kept, err := keepBundle(flags.bundle, result.Bundle)
 		if err != nil {
