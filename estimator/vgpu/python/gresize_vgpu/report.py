@@ -252,6 +252,7 @@ def _cudnn_version(torch, used):
 def write(watch, reason, exception=None, initializing=False):
     """Write the report of this process; a fault here is never the program's."""
     try:
+        flush_native()  # the two halves are of one moment: with an older one of the other side, this one is not written
         torch = watch.torch
         devices = watch.figures or devices_of(watch)
         unread, larger = (0, False) if watch.lapse.whole() else watch.loaders.unread()

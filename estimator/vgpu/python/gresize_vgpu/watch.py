@@ -245,7 +245,6 @@ class Watch:
                 if reason == "stopped":
                     self._look_beyond()
                     report.write(self, reason)
-                report.flush_native()
                 if not self.lapse.active or self.peaks()[0] > self.lapse.first_peak + timelapse.NEW_BYTES:
                     self._write_lists()
                 report.flush_streams()
@@ -331,7 +330,6 @@ class Watch:
             self.done = True
             name = report.hide_from_measurement()
             report.write(self, "exit" if exception is None else "exception", exception)
-            report.flush_native()
             self.saves.clean()
             self._write_lists()
             report.show_to_measurement(name)
