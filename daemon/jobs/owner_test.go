@@ -25,12 +25,10 @@ func TestWhatTheOwnerDidIsLookedAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Enforce, time.Minute)
 			id, token := b.submit(sample())
+			p := b.asked(1)
 			b.until("the probe", func() bool { return b.story(token).Job.State == StateProbing })
 			b.slurm.change(id, c.do)
 			// The report is there before the next look, or after it: the change is seen either way.
-			b.slurm.mu.Lock()
-			p := b.slurm.asked[0]
-			b.slurm.mu.Unlock()
 			_ = b.manager.ProbeBundle(p.Name, p.Key, []byte("bundle"))
 			b.ends(token, StateAbandoned, c.code)
 			b.slurm.mu.Lock()
