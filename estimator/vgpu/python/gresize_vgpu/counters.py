@@ -5,6 +5,7 @@ They then note what is asked of them (turning.py), wherever they lie, and so tel
 """
 import collections
 import ctypes
+import inspect
 import operator
 import sys
 import time
@@ -192,9 +193,9 @@ def _file_of(kind):
 
 
 def _space(frames, root):
-    """The locals of a function or the globals of a module."""
+    """The locals of a function, as a copy that nothing keeps, or the globals of a module."""
     frame = frames.get(root)
-    return None if frame is None else frame.f_globals if isinstance(root, str) else frame.f_locals
+    return None if frame is None else frame.f_globals if isinstance(root, str) else sources.names_of(frame)
 
 
 def _holder(frames, path):
@@ -225,13 +226,19 @@ def _get(frames, path):
 
 
 def _set(frames, path, number):
-    holder, key = _holder(frames, path), path[-1]
+    key = path[-1]
     if len(path) == 2:
-        holder[key] = number
         frame = frames[path[0]]
-        if holder is not frame.f_globals and sys.version_info < (3, 13):
-            ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-    elif isinstance(key, str):
+        if isinstance(path[0], str) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or sys.version_info >= (3, 13):
+            (frame.f_globals if isinstance(path[0], str) else frame.f_locals)[key] = number
+            return
+        names = frame.f_locals
+        names[key] = number
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        names.clear()  # what is in it, such as the last batch, would live longer
+        return
+    holder = _holder(frames, path)
+    if isinstance(key, str):
         vars(holder)[key] = number
     elif isinstance(key, tuple):
         dict.__setitem__(holder, key[0], number)

@@ -158,13 +158,13 @@ class Moment:
     def __init__(self, frame):
         self.code = frame.f_code
         self.globals = frame.f_globals
-        self.names = _names(frame)
+        self.names = names_of(frame)
 
     def find(self, name):
         return self.names.get(name, self.globals.get(name))
 
 
-def _names(frame):
+def names_of(frame):
     """Before Python 3.13 a function's f_locals is a copy that its frame keeps: what is in it, such as the last batch, would live longer. So it is emptied;
     but where the program itself asks for locals(), that is the dictionary that it got, and is left alone."""
     code = frame.f_code
