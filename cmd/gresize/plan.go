@@ -115,7 +115,7 @@ type plannedBlock struct {
 const planSchema = "gresize.plan/1"
 
 func plan(cmd *cobra.Command, flags planFlags, path string) error {
-	link, clock := swap.PublishedLink, planning.DefaultClock
+	clock := planning.DefaultClock
 	var target uint64
 	var err error
 	if flags.target != "" {
@@ -123,12 +123,9 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 			return usageError(fmt.Errorf("--target: %w", err))
 		}
 	}
-	if flags.pcie != "" {
-		rate, err := parseRate(flags.pcie)
-		if err != nil {
-			return usageError(fmt.Errorf("--pcie: %w", err))
-		}
-		link.OutBytesPerSecond, link.InBytesPerSecond = rate, rate
+	link, err := linkOf(flags.pcie)
+	if err != nil {
+		return err
 	}
 	if flags.rank < 0 || flags.nodes < 1 || flags.stepTime < 0 || flags.stepTime > 24*time.Hour || flags.timeLimit <= 0 {
 		return usageError(errors.New("plan: --rank must not be negative, --effort at least 1, --step-time at most 24h, --time-limit positive"))
@@ -355,6 +352,20 @@ func distinct(moves []swap.Move) int {
 		seen[m.Block] = true
 	}
 	return len(seen)
+}
+
+// linkOf is the transfer model for a --pcie: the published one, at the rate that was given.
+func linkOf(pcie string) (swap.Link, error) {
+	link := swap.PublishedLink
+	if pcie == "" {
+		return link, nil
+	}
+	rate, err := parseRate(pcie)
+	if err != nil {
+		return link, usageError(fmt.Errorf("--pcie: %w", err))
+	}
+	link.OutBytesPerSecond, link.InBytesPerSecond = rate, rate
+	return link, nil
 }
 
 // parseRate reads a rate such as 12GB/s, in powers of ten as links are sold, or 11GiB/s.

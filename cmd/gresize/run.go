@@ -14,7 +14,6 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/quantity"
@@ -102,13 +101,9 @@ func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (path string,
 	if err != nil {
 		return "", usageError(fmt.Errorf("--target: %w", err))
 	}
-	link := swap.PublishedLink
-	if flags.pcie != "" {
-		rate, err := parseRate(flags.pcie)
-		if err != nil {
-			return "", usageError(fmt.Errorf("--pcie: %w", err))
-		}
-		link.OutBytesPerSecond, link.InBytesPerSecond = rate, rate
+	link, err := linkOf(flags.pcie)
+	if err != nil {
+		return "", err
 	}
 	if flags.steps < 1 || flags.budget <= 0 {
 		return "", usageError(errors.New("run: --steps and --budget must be positive"))
@@ -156,12 +151,10 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 		}
 		fmt.Fprintf(w, "no plan for %s\n  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
 			flags.target, exactSize(uint64(need.NeedBytes)), where, exactSize(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
-	case errors.As(err, &failed):
-		if failed.Result.Estimate.Confidence != estimator.Unknown {
+	default:
+		if errors.As(err, &failed) && failed.Result.Estimate.Confidence != estimator.Unknown {
 			code = exitFailed
 		}
-		fmt.Fprintf(w, "no plan: %s\n", printable.Text(err.Error()))
-	default:
 		fmt.Fprintf(w, "no plan: %s\n", printable.Text(err.Error()))
 	}
 	return &statusError{code: code}
