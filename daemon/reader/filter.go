@@ -1,20 +1,9 @@
 package reader
 
 import (
-	"runtime"
-	"unsafe"
-
+	"github.com/gresize/gresize/estimator/probe/seccomp"
 	"golang.org/x/sys/unix"
 )
-
-// offsets into struct seccomp_data
-const (
-	dataNumber       = 0
-	dataArchitecture = 4
-	dataFirstArg     = 16 // the low half, on the little-endian machines below
-)
-
-var auditArchitectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
 // allowed are the calls of a Go program, and of the C library below it, that computes and reads and writes what is open already.
 var allowed = []uint32{
@@ -28,49 +17,27 @@ var allowed = []uint32{
 
 // filterCalls leaves this process, all its threads, the calls that computing takes. All others fail.
 func filterCalls() error {
-	architecture, known := auditArchitectures[runtime.GOARCH]
+	architecture, known := seccomp.Native()
 	if !known {
 		return unix.ENOSYS
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	program := filter(architecture, uint32(unix.Getpid()))
-	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(program)
-	if errno != 0 {
-		return errno
-	}
-	return nil
+	return seccomp.Install(filter(architecture, uint32(unix.Getpid())))
 }
 
 func filter(architecture, self uint32) []unix.SockFilter {
-	load := func(offset uint32) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
-	}
-	// unless passes over some instructions when the loaded word is not (jump) what is asked.
-	unless := func(jump uint16, k uint32, over uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | jump | unix.BPF_K, Jf: over, K: k}
-	}
-	answer := func(errno unix.Errno) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(errno)}
-	}
-	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	program := []unix.SockFilter{
-		load(dataArchitecture),
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: architecture}, answer(unix.EPERM),
-		load(dataNumber),
-	}
+	program := seccomp.Begin(architecture, unix.EPERM)
 	for _, number := range allowed {
-		program = append(program, unless(unix.BPF_JEQ, number, 1), allow)
+		program = append(program, seccomp.Unless(unix.BPF_JEQ, number, 1), seccomp.Allow())
 	}
 	return append(program,
 		// A thread, no process: what another process takes would not count.
-		unless(unix.BPF_JEQ, unix.SYS_CLONE, 3), load(dataFirstArg), unless(unix.BPF_JSET, unix.CLONE_THREAD, 1), allow,
+		seccomp.Unless(unix.BPF_JEQ, unix.SYS_CLONE, 3), seccomp.Load(seccomp.FirstArg), seccomp.Unless(unix.BPF_JSET, unix.CLONE_THREAD, 1), seccomp.Allow(),
 		// Go interrupts its own threads so.
-		load(dataNumber), unless(unix.BPF_JEQ, unix.SYS_TGKILL, 3), load(dataFirstArg), unless(unix.BPF_JEQ, self, 1), allow,
+		seccomp.Load(seccomp.Number), seccomp.Unless(unix.BPF_JEQ, unix.SYS_TGKILL, 3), seccomp.Load(seccomp.FirstArg), seccomp.Unless(unix.BPF_JEQ, self, 1), seccomp.Allow(),
 		// The arguments of clone3 cannot be looked at; the C library goes on with clone.
-		load(dataNumber), unless(unix.BPF_JEQ, unix.SYS_CLONE3, 1), answer(unix.ENOSYS),
-		answer(unix.EPERM))
+		seccomp.Load(seccomp.Number), seccomp.Unless(unix.BPF_JEQ, unix.SYS_CLONE3, 1), seccomp.Answer(unix.ENOSYS),
+		seccomp.Answer(unix.EPERM))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator/probe/sandbox/sandboxtest"
+	"github.com/gresize/gresize/estimator/probe/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -47,7 +48,7 @@ func becomeOld(name string) error {
 		return nil
 	}
 	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataNumber},
+		seccomp.Load(seccomp.Number),
 		{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, Jf: 2, K: kernel.without[0]},
 		{Code: unix.BPF_JMP | unix.BPF_JGT | unix.BPF_K, Jt: 1, K: kernel.without[1]},
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
@@ -56,7 +57,7 @@ func becomeOld(name string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	return sandboxtest.Filter(program)
+	return seccomp.Install(program)
 }
 
 func TestOldKernels(t *testing.T) {

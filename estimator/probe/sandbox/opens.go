@@ -12,6 +12,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/gresize/gresize/estimator/probe/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -90,13 +91,11 @@ func init() {
 // folders of its modules, in which the outputs of jobs often lie, so what the kernel sees of a Python says too much.
 const listingMark = ".gresize-listing"
 
-// auditArch is the number of this machine's kind of system calls; others, such as those of 32-bit programs, are not looked at.
-var auditArch = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}[runtime.GOARCH]
-
 // watchCalls has the kernel tell of every call by which this thread, and all that comes of it, changes something (changes.go), and where they are to be recorded of every file that it
 // opens or runs. It needs no right, and gives none.
 func watchCalls(record bool) (*os.File, error) {
-	if auditArch == 0 {
+	architecture, known := seccomp.Native() // calls of others, such as those of 32-bit programs, are not looked at
+	if !known {
 		return nil, errors.New("not on this kind of machine")
 	}
 	const (
@@ -104,7 +103,7 @@ func watchCalls(record bool) (*os.File, error) {
 		equal  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		answer = unix.BPF_RET | unix.BPF_K
 	)
-	filter := []unix.SockFilter{{Code: load, K: 4}, {Code: equal, K: auditArch, Jt: 1}, {Code: answer, K: unix.SECCOMP_RET_ALLOW}, {Code: load, K: 0}}
+	filter := []unix.SockFilter{{Code: load, K: 4}, {Code: equal, K: architecture, Jt: 1}, {Code: answer, K: unix.SECCOMP_RET_ALLOW}, {Code: load, K: 0}}
 	for nr, paths := range changing {
 		if _, recorded := naming[nr]; recorded && record {
 			continue
@@ -112,7 +111,7 @@ func watchCalls(record bool) (*os.File, error) {
 		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 1})
 		if flags := paths[0].flags; flags >= 0 {
 			filter[len(filter)-1].Jf = 4
-			filter = append(filter, unix.SockFilter{Code: load, K: uint32(dataFirstArg + 8*flags)}, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: changingFlags, Jt: 1},
+			filter = append(filter, unix.SockFilter{Code: load, K: uint32(seccomp.FirstArg + 8*flags)}, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: changingFlags, Jt: 1},
 				unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
 		}
 		filter = append(filter, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
@@ -126,7 +125,7 @@ func watchCalls(record bool) (*os.File, error) {
 			continue
 		}
 		// What is asked of an open descriptor is by far the most frequent, and names nothing.
-		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 4}, unix.SockFilter{Code: load, K: uint32(dataFirstArg + 8*c.flags)},
+		filter = append(filter, unix.SockFilter{Code: equal, K: uint32(nr), Jf: 4}, unix.SockFilter{Code: load, K: uint32(seccomp.FirstArg + 8*c.flags)},
 			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: c.ofDescriptor, Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW},
 			unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_USER_NOTIF})
 	}

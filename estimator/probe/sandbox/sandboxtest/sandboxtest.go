@@ -3,25 +3,18 @@ package sandboxtest
 
 import (
 	"encoding/binary"
-	"runtime"
-	"unsafe"
 
+	"github.com/gresize/gresize/estimator/probe/seccomp"
 	"golang.org/x/sys/unix"
-)
-
-// Offsets in struct seccomp_data: the number of the call, and its first argument.
-const (
-	dataNumber   = 0
-	dataFirstArg = 16
 )
 
 // withoutUserNamespaces answers as the kernel does where user.max_user_namespaces is 0.
 var withoutUserNamespaces = []unix.SockFilter{
-	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataNumber},
+	seccomp.Load(seccomp.Number),
 	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 6, K: unix.SYS_CLONE3},
 	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: unix.SYS_CLONE},
 	{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 3, K: unix.SYS_UNSHARE},
-	{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: dataFirstArg},
+	seccomp.Load(seccomp.FirstArg),
 	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: unix.CLONE_NEWUSER},
 	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSPC)},
 	{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
@@ -29,18 +22,7 @@ var withoutUserNamespaces = []unix.SockFilter{
 }
 
 // ForbidUserNamespaces has this process, and all that it starts, find a kernel that makes no user namespaces. Root puts it over itself without no_new_privs, which would take the rights of files away.
-func ForbidUserNamespaces() error { return Filter(withoutUserNamespaces) }
-
-// Filter puts a filter of system calls over all threads of this process.
-func Filter(program []unix.SockFilter) error {
-	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(program)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
+func ForbidUserNamespaces() error { return seccomp.Install(withoutUserNamespaces) }
 
 // GiveRights is setcap.
 func GiveRights(path string, rights []uintptr) error {
