@@ -9,22 +9,26 @@ import (
 	"testing"
 )
 
-// TestReliabilityNamesRealTests holds RELIABILITY.md to the tree: each of the 27 promises has a row, each row of the fault matrix says what covers it or that it is
-// open, and whatever test is named exists.
+// TestReliabilityNamesRealTests holds RELIABILITY.md and the page of its runs to the tree: each of the 31 promises has a row and its runs, each row of the fault
+// matrix says what covers it or that it is open, and whatever test is named exists.
 func TestReliabilityNamesRealTests(t *testing.T) {
 	page, err := os.ReadFile("../RELIABILITY.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 1; i <= 27; i++ {
+	runs := string(read(t, "docs/reliability-runs.md"))
+	for i := 1; i <= 31; i++ {
 		if !strings.Contains(string(page), fmt.Sprintf("\n| P%d |", i)) {
 			t.Errorf("promise P%d has no row", i)
 		}
+		if !strings.Contains(runs, fmt.Sprintf("\n### P%d: ", i)) {
+			t.Errorf("promise P%d has no runs on docs/reliability-runs.md", i)
+		}
 	}
 	tests := testsOfTheTree(t)
-	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`).FindAllString(string(page), -1) {
+	for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z]\w*`).FindAllString(string(page)+runs, -1) {
 		if !tests[name] {
-			t.Errorf("RELIABILITY.md names %s, and there is no such test", name)
+			t.Errorf("RELIABILITY.md or docs/reliability-runs.md names %s, and there is no such test", name)
 		}
 	}
 	_, matrix, _ := strings.Cut(string(page), "## The fault matrix")
