@@ -28,7 +28,7 @@ func TestDocsNameWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	commands := 0
-	for _, page := range append(append(pages, more...), "../../README.md", "../../RELIABILITY.md") {
+	for _, page := range append(append(pages, more...), "../../README.md", "../../RELIABILITY.md", "../../CONTRIBUTING.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
