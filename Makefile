@@ -135,6 +135,10 @@ wheel: build ## A wheel in build/packages/ for one person: pip install build/pac
 
 PREFIX ?= /usr
 
+.PHONY: changelog
+changelog: ## What has changed since the last version, joined from changelog/unreleased; VERSION=0.2.0 makes a version of it
+	@tools/changelog $(VERSION)
+
 .PHONY: clean
 clean: ## Remove build/ (the cache in GRESIZE_CACHE stays)
 	rm -rf "$(BUILD)"

@@ -42,15 +42,15 @@ type evalFlags struct {
 func newEvalCommand() *cobra.Command {
 	var f evalFlags
 	c := &cobra.Command{
-		Use: "eval TABLE.csv -o ANSWERS.csv", Short: "Say how wrong each estimator is, against a table of measured figures",
-		Long: `Has every bundled estimator answer for each row of a table of truth, and prints how
-wrong each is. A row names a script beside the table, its arguments, a GPU, and the
+		Use: "eval TABLE.csv -o ANSWERS.csv", Short: "Print the error of each estimator, against a table of measured figures",
+		Long: `Has every bundled estimator answer for each row of a table of truth, and prints the
+error of each. A row names a script beside the table, its arguments, a GPU, and the
 memory that was measured.
 
-Answers are appended to the file of -o, a row whole or not at all; those that are in it
-are not made again, so an interrupted comparison goes on where it stopped; --again makes
-those once more that are unknown, such as of a run that was too slow. --print makes none
-and prints what there is. docs/eval.md describes both files and every figure.`,
+Answers are appended to the file of -o, whole rows only. Rows that it has are not run
+again, so an interrupted comparison continues where it stopped; --again repeats those
+that are unknown, for example of a run that was too slow. --print runs nothing and
+prints what there is. docs/eval.md describes both files and every figure.`,
 		Example: `  # in a checkout of the sources, which have tables and their scripts
   gresize eval testdata/workloads/xmem.csv -o answers.csv --python ~/venv/bin/python
   gresize eval testdata/workloads/xmem.csv -o answers.csv --print --plot calibration.svg`,
@@ -64,7 +64,7 @@ and prints what there is. docs/eval.md describes both files and every figure.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.eval(cmd, args[0]) },
 	}
 	flags := c.Flags()
-	flags.StringVarP(&f.out, "output", "o", "", "the `FILE` of answers, which is gone on with")
+	flags.StringVarP(&f.out, "output", "o", "", "the `FILE` of answers; rows that it has are not run again")
 	flags.StringVar(&f.estimators, "estimators", "", "only these `NAMES`, with commas between them")
 	flags.StringVar(&f.python, "python", "python3", "the `interpreter` of the scripts")
 	flags.StringArrayVar(&f.only, "only", nil, "only rows whose script, arguments, GPU or group contain this `text`; may be repeated, then all must")

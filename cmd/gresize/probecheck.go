@@ -29,7 +29,7 @@ func newProbeCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Tell what of a probe will work on this node, and which setting is in the way",
-		Long: `Tells what of a probe will work on this node, for the user who asks and the folder in which he is, and names the
+		Long: `Tells what of a probe will work on this node, for the user who asks and the current folder, and names the
 one setting to change where something will not. Everything is tried: a sandbox is made, a script writes in it, and
 the Python that is named trains a small model on the virtual GPU. Nothing outside is changed. Ask on a node of the
 partition of probes, as an ordinary user, with srun. The exit status is 1 when no probe works here.`,

@@ -29,10 +29,10 @@ func newReportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up: GPU-hours asked for, needed and freed",
-		Long: `Sum up what was decided: the GPU-hours that were asked for, that would have done,
+		Long: `Sum up what was decided: the GPU-hours that were requested, that would have sufficed,
 and that are freed, by kind of card; how many jobs were changed, right, too small
-or not known, and why; how many died of GPU memory or would have, and how wrong
-the estimates were; and what these figures do not say.`,
+or not known, and why; how many died of GPU memory or would have; the error of the
+estimates; and what these figures do not say.`,
 		Example: "  gresize report --since 30d\n  gresize report --since 2026-11-01 --until 2026-12-01 --csv",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -141,7 +141,7 @@ func checkHost(found *faults, field, host string) {
 func (c *Config) checkTimes(found *faults) {
 	switch budget := c.Probe.Budget; {
 	case budget > c.Probe.Hold && !found.at("probe.budget", "probe.hold"):
-		found.add("probe.budget", fmt.Sprintf("at most %s, or a longer hold", c.Probe.Hold.Std()), "%s is more than probe.hold, %s: a job would be let go before its probe is done", budget.Std(), c.Probe.Hold.Std())
+		found.add("probe.budget", fmt.Sprintf("at most %s, or a longer hold", c.Probe.Hold.Std()), "%s is more than probe.hold, %s: a job's hold would end before its probe is done", budget.Std(), c.Probe.Hold.Std())
 	case budget > c.Probe.TimeLimit && !found.at("probe.budget", "probe.time_limit"):
 		found.add("probe.time_limit", fmt.Sprintf("at least %s, or a smaller budget", budget.Std()), "%s is less than probe.budget, %s: Slurm would end the probe before it is done", c.Probe.TimeLimit.Std(), budget.Std())
 	}

@@ -109,7 +109,7 @@ func (m *Manager) put(late *backlog, s submission) {
 	m.notWritten()
 	m.strand(s)
 	if len(late.waiting) == 0 {
-		m.config.Logger.Error("submissions cannot be written: they wait in memory, no job is held, and those that are held are let go", "most", backlogLength)
+		m.config.Logger.Error("submissions cannot be written: they wait in memory, no job is held, and jobs that are held start as submitted", "most", backlogLength)
 	}
 	for _, gone := range late.add(s) {
 		m.drop(gone)

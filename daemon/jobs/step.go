@@ -234,7 +234,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 				m.config.Logger.Warn("spool not cleaned", "token", l.job.Token, "error", err)
 			}
 			if !m.unsee(l) {
-				return m.abandon(ctx, l, codeNeverSeen, "no job carries the token after some seconds, and many others of this owner are remembered that were not seen either")
+				return m.abandon(ctx, l, codeNeverSeen, "no job carries the token after a few seconds, and many others of this owner are remembered that were not seen either")
 			}
 		}
 		limit := l.job.SubmittedAt.Add(neverSeenShadow)

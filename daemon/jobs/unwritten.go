@@ -116,7 +116,7 @@ func (m *Manager) letGoUnwritten(ctx context.Context, l *life) (over bool) {
 	case !l.enforced() || l.job.State == StateUpdated || l.job.State == StateRestoring:
 		return false
 	case l.freed && ok:
-		m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, SlurmJobID: l.job.SlurmJobID, Code: codeLogUnwritable, Detail: "the job was let go as its owner asked: the decision log or the spool could not be written"})
+		m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, SlurmJobID: l.job.SlurmJobID, Code: codeLogUnwritable, Detail: "the job starts as submitted: the decision log or the spool cannot be written"})
 		return true
 	case l.freed:
 		return true
@@ -137,9 +137,9 @@ func (m *Manager) free(ctx context.Context, l *life) bool {
 		return false
 	}
 	if err := m.config.Slurm.Update(ctx, l.job.UID, l.job.SlurmJobID, nil, client.Start{At: l.job.BeginAt}); err != nil {
-		m.config.Logger.Warn("a held job is not let go yet, though nothing can be written", "token", l.job.Token, "error", err)
+		m.config.Logger.Warn("the hold of a job could not be ended, though nothing can be written", "token", l.job.Token, "error", err)
 		return false
 	}
-	m.config.Logger.Warn("a held job is let go as its owner asked: nothing can be written", "token", l.job.Token, "slurm_job_id", l.job.SlurmJobID)
+	m.config.Logger.Warn("a held job starts as submitted: nothing can be written", "token", l.job.Token, "slurm_job_id", l.job.SlurmJobID)
 	return true
 }

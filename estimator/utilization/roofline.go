@@ -102,7 +102,7 @@ func Estimate(s *Stream, card *gpu.Profile) Advice {
 		a.Confidence, a.Reasons = estimator.Unknown, append(a.Reasons, reason)
 		return a
 	}
-	a.Reasons = append(a.Reasons, estimator.Reason{Code: "roofline", Detail: "reckoned from the profile's peak figures: no kernel was timed"})
+	a.Reasons = append(a.Reasons, estimator.Reason{Code: "roofline", Detail: "computed from the profile's peak figures: no kernel was timed"})
 	if s.LeftOut > 0 {
 		a.Reasons = append(a.Reasons, estimator.Reason{Code: "operators_left_out", Detail: fmt.Sprintf("%s of the step %s not in the figures", quantity.Count(s.LeftOut, "operator"), quantity.Word(s.LeftOut, "is", "are"))})
 	}

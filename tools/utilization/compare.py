@@ -1,4 +1,4 @@
-"""Sets reckoned SM activity beside that which GPUMemNet's authors measured for perceptrons on an A100 (DCGM's SMACT, mean of the samples above zero).
+"""Sets computed SM activity beside that which GPUMemNet's authors measured for perceptrons on an A100 (DCGM's SMACT, mean of the samples above zero).
 
     go run ./tools/gpumemnet/onvgpu PYTHON tools/utilization/compare.py --mlp MLP.csv [--count N] [--seed N]
 
@@ -91,15 +91,15 @@ def main():
                 file.writelines(json.dumps(line) + "\n" for line in record(row))
             gc.collect()
         files = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
-        told = subprocess.run(["go", "run", "./tools/utilization/reckon"] + files, stdout=subprocess.PIPE, universal_newlines=True, check=True, cwd=ROOT).stdout
+        told = subprocess.run(["go", "run", "./tools/utilization/activity"] + files, stdout=subprocess.PIPE, universal_newlines=True, check=True, cwd=ROOT).stdout
     lines = [line.split("\t") for line in told.splitlines()]
     measured = [float(r["Avg SMACT"]) for r in rows]
     value, low, high = ([float(line[k]) for line in lines] for k in (2, 3, 4))
     for m, v, l, h, line, row in zip(measured, value, low, high, lines, rows):
-        print("%.2f measured, %.2f reckoned (%.2f to %.2f), %.2f ms a step, %s: %s" % (m, v, l, h, 1000 * float(line[1]), line[5], row["Filename"][:90]))
+        print("%.2f measured, %.2f computed (%.2f to %.2f), %.2f ms a step, %s: %s" % (m, v, l, h, 1000 * float(line[1]), line[5], row["Filename"][:90]))
     n = len(rows)
     errors = sorted(abs(m - v) for m, v in zip(measured, value))
-    print("%d networks: rank correlation %.2f; median difference %.2f, mean %.2f; within the interval %d; reckoned higher in %d" % (
+    print("%d networks: rank correlation %.2f; median difference %.2f, mean %.2f; within the interval %d; computed higher in %d" % (
         n, correlation(measured, value), errors[n // 2], sum(errors) / n, sum(l <= m <= h for m, l, h in zip(measured, low, high)),
         sum(v > m for m, v in zip(measured, value))))
     return 0

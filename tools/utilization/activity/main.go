@@ -1,4 +1,4 @@
-// Command reckon prints, for each operators.jsonl that it is given, how busy a card would be: name, seconds a step, SM activity with its ends.
+// Command activity prints, for each operators.jsonl that it is given, how busy a card would be: name, seconds a step, SM activity with its ends.
 package main
 
 import (
@@ -14,7 +14,7 @@ func main() {
 	model := flag.String("gpu", "a100-40", "GPU model")
 	flag.Parse()
 	if err := run(*model, flag.Args()); err != nil {
-		fmt.Fprintln(os.Stderr, "reckon:", err)
+		fmt.Fprintln(os.Stderr, "activity:", err)
 		os.Exit(1)
 	}
 }
