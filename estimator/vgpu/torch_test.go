@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,6 +76,9 @@ func runInterpreter(t *testing.T, interpreter string, devices int, args []string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, interpreter, args...)
 	cmd.Env = append(append(os.Environ(), append(env, "GRESIZE_PROBE_QUICK=1")...), more...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what a script has forked ends with it
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	o := outcome{output: string(out), failed: err != nil}
 	if o.reports, err = ReadReports(reports); err != nil {

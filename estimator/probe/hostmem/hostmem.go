@@ -199,6 +199,9 @@ func (s *Sampler) look(pids []int) (sum, grown, spike int64) {
 		if !ok {
 			continue
 		}
+		if slices.Contains(pids, now.parent) && shareMemory(pid, now.parent) {
+			continue
+		}
 		p := s.known[pid]
 		had, reporting := now.reporting()
 		switch {

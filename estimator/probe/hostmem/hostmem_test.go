@@ -6,10 +6,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // held is a program of Python that is stopped at each of its stages: it prints a line, and goes on when it reads one.
@@ -101,6 +104,37 @@ stage()`)
 	if slices.Contains(AllButSelf(), os.Getpid()) {
 		t.Error("AllButSelf lists itself")
 	}
+}
+
+// TestBorrowedMemoryCountsOnce keeps a child between posix_spawn and exec: it waits for the other end of a FIFO, in its parent's memory.
+func TestBorrowedMemoryCountsOnce(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := begin(t, `
+block = bytearray(b'x') * (200 << 20)
+stage()
+os.waitpid(os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 1, `+strconv.Quote(fifo)+`, os.O_WRONLY, 0)]), 0)
+`)
+	if _, err := h.in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	for len(h.tree()) < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	s := &Sampler{list: h.tree}
+	for look, use := range map[string]Use{"a close look": s.closely(), "the counters": func() Use { s.sample(); return s.peak }()} {
+		if use.NeedBytes < 200*mib || use.NeedBytes > 260*mib {
+			t.Errorf("%s: %d MiB, want about 215", look, use.NeedBytes/mib)
+		}
+	}
+	if end, err := os.Open(fifo); err != nil {
+		t.Error(err)
+	} else {
+		defer end.Close()
+	}
+	h.end()
 }
 
 // TestWhatFollowsSharing: once the children are gone, or have changed what they shared, the plain sums say nothing of how much there is.

@@ -48,6 +48,7 @@ class Watch:
         self.optimizers_made, self.idle_at_first = 0, []
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
+        self.timed = 0  # the process whose time is kept
         self.done = False
         self.tuning = tuning
         self.loaders = values.Loaders()
@@ -177,6 +178,13 @@ class Watch:
         report.write(self, "stopped")
         _quietly(self._write_lists)
         self.phases.go_on(self.lapse, self.loops)
+        self.keep_time()
+
+    def keep_time(self):
+        """Starts the thread that ends the program in time, where this process has none: a fork takes no threads along."""
+        if self.timed != os.getpid():
+            self.timed = os.getpid()
+            threading.Thread(target=_budget, args=(self,), name="gresize-budget", daemon=True).start()
 
     def look(self):
         """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
@@ -482,4 +490,4 @@ def start(torch):
     # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
     _quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)
-    threading.Thread(target=_budget, args=(watch,), name="gresize-budget", daemon=True).start()
+    watch.keep_time()
