@@ -121,14 +121,33 @@ func (s *Server) exchange(ctx context.Context, connection *net.UnixConn) {
 	}
 	if err != nil {
 		s.Refused.Add(1)
-		s.config.Logger.Warn("request not understood", "pid", who.Pid, "error", err)
+		s.complain("request not understood", "pid", who.Pid, "error", err)
+		if isSubmissions(err) {
+			s.pass(connection)
+		}
 		return
 	}
 	if err := wire.WriteReply(connection, s.config.Answerer.Answer(request)); err != nil {
-		s.config.Logger.Warn("reply not sent", "pid", who.Pid, "error", err)
+		s.complain("reply not sent", "pid", who.Pid, "error", err)
+		if isSubmissions(err) {
+			s.pass(connection)
+		}
 		return
 	}
 	s.Answered.Add(1)
+}
+
+// isSubmissions says whether an error is one of what was asked or would be answered, and neither of the connection nor of the protocol's version.
+func isSubmissions(err error) bool {
+	return errors.Is(err, wire.ErrMalformed) || errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrInvalid)
+}
+
+// pass answers a submission that cannot be served. The plugin takes a connection that is closed without an answer for a fault of the daemon, and after three
+// asks no more for anybody's jobs.
+func (s *Server) pass(connection *net.UnixConn) {
+	if err := wire.WriteReply(connection, &wire.Reply{Verdict: wire.VerdictPass}); err != nil {
+		s.complain("reply not sent", "error", err)
+	}
 }
 
 // place takes a place for a connection and returns what to give it back to, or nil. One is kept for this very process: a flood must not make the daemon

@@ -107,6 +107,50 @@ func TestGarbageHarmsNobody(t *testing.T) {
 	}
 }
 
+// broken gives an answer that no plugin would obey.
+type broken struct{}
+
+func (broken) Answer(*wire.Request) *wire.Reply {
+	return &wire.Reply{Verdict: wire.VerdictHold, HoldSeconds: 60, Token: "not a token"}
+}
+
+// TestASubmissionIsNoFaultOfTheDaemon: three connections closed without an answer make the plugin ask no more, so what cannot be read or answered is passed.
+func TestASubmissionIsNoFaultOfTheDaemon(t *testing.T) {
+	_, path := start(t, 4, slow{})
+	for name, frame := range map[string]string{
+		"an unknown field":    "GRSZ\x00\x01\x00\x01\x00\x00\x00\x06\x00\x02\x00\x00\x00\x00",
+		"fields are missing":  "GRSZ\x00\x01\x00\x01\x00\x00\x00\x00",
+		"longer than allowed": "GRSZ\x00\x01\x00\x01\xff\xff\xff\xff",
+	} {
+		connection, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := connection.Write([]byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		if reply, err := wire.ReadReply(connection); err != nil || reply.Verdict != wire.VerdictPass {
+			t.Errorf("%s: %+v, %v", name, reply, err)
+		}
+		connection.Close()
+	}
+	connection, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	if _, err := connection.Write([]byte("GRSZ\x00\x02\x00\x01\x00\x00\x00\x00")); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := wire.ReadReply(connection); err == nil {
+		t.Errorf("another version: %+v", reply)
+	}
+	_, path = start(t, 4, broken{})
+	if reply, err := ask(path); err != nil || reply.Verdict != wire.VerdictPass {
+		t.Errorf("an answer that may not be sent: %+v, %v", reply, err)
+	}
+}
+
 func TestOtherUsersAreRefused(t *testing.T) {
 	s := New(Config{AllowedUIDs: []uint32{64030}, MaxConnections: 1})
 	for uid, want := range map[uint32]bool{0: true, 64030: true, uint32(os.Getuid()): true, 1001: false, 65534: false} {

@@ -47,28 +47,37 @@ static bool again(void)
 	return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
+/* Is the cause here, and not with the peer? */
+static bool own_want(void)
+{
+	return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+}
+
 /*
  * A blocking connect() to a socket with a full backlog waits for ever, and with
  * socket activation a dead daemon queues instead of refusing. So: non-blocking,
  * and a full backlog is a failure at once.
  */
-static int connect_to(const char *path)
+static enum gresize_exchange_result connect_to(const char *path, int *connected)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	size_t length = strlen(path);
 
 	if (length >= sizeof(address.sun_path))
-		return -1;
+		return GRESIZE_EXCHANGE_UNREACHABLE;
 	memcpy(address.sun_path, path, length);
 
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
-		return -1;
+		return own_want() ? GRESIZE_EXCHANGE_NOT_ASKED : GRESIZE_EXCHANGE_UNREACHABLE;
 	if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) != 0) {
+		bool own = own_want();
+
 		close(fd);
-		return -1;
+		return own ? GRESIZE_EXCHANGE_NOT_ASKED : GRESIZE_EXCHANGE_UNREACHABLE;
 	}
-	return fd;
+	*connected = fd;
+	return GRESIZE_EXCHANGE_OK;
 }
 
 static enum gresize_exchange_result send_all(int fd, int64_t deadline_ns, const uint8_t *bytes,
@@ -84,7 +93,7 @@ static enum gresize_exchange_result send_all(int fd, int64_t deadline_ns, const 
 			if (left > 0 && gresize_monotonic_ns() >= deadline_ns)
 				return GRESIZE_EXCHANGE_LATE;
 		} else if (!again()) {
-			return GRESIZE_EXCHANGE_BROKEN;
+			return own_want() ? GRESIZE_EXCHANGE_NOT_ASKED : GRESIZE_EXCHANGE_BROKEN;
 		} else if (!wait_for(fd, POLLOUT, deadline_ns)) {
 			return GRESIZE_EXCHANGE_LATE;
 		}
@@ -126,11 +135,12 @@ enum gresize_exchange_result gresize_exchange(const char *socket_path, int64_t d
 					      uint8_t reply[GRESIZE_REPLY_FRAME_BYTES],
 					      uint32_t *body_bytes)
 {
-	int fd = connect_to(socket_path);
-	if (fd < 0)
-		return GRESIZE_EXCHANGE_UNREACHABLE;
+	int fd;
+	enum gresize_exchange_result result = connect_to(socket_path, &fd);
+	if (result != GRESIZE_EXCHANGE_OK)
+		return result;
 
-	enum gresize_exchange_result result = send_all(fd, deadline_ns, request, request_bytes);
+	result = send_all(fd, deadline_ns, request, request_bytes);
 	if (result == GRESIZE_EXCHANGE_OK)
 		result = receive_reply(fd, deadline_ns, reply, body_bytes);
 	close(fd);
@@ -142,6 +152,8 @@ const char *gresize_exchange_text(enum gresize_exchange_result result)
 	switch (result) {
 	case GRESIZE_EXCHANGE_OK:
 		return "answered";
+	case GRESIZE_EXCHANGE_NOT_ASKED:
+		return "was not asked: slurmctld is out of descriptors or memory";
 	case GRESIZE_EXCHANGE_UNREACHABLE:
 		return "cannot be reached";
 	case GRESIZE_EXCHANGE_LATE:

@@ -15,6 +15,7 @@
 
 enum gresize_exchange_result {
 	GRESIZE_EXCHANGE_OK,
+	GRESIZE_EXCHANGE_NOT_ASKED,   /* this process is out of descriptors or memory */
 	GRESIZE_EXCHANGE_UNREACHABLE, /* no socket, nobody listens, backlog full */
 	GRESIZE_EXCHANGE_LATE,
 	GRESIZE_EXCHANGE_BROKEN,  /* the peer went away in the middle */

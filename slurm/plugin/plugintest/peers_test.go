@@ -266,6 +266,34 @@ func TestBreakerSparesADeadDaemon(t *testing.T) {
 	}
 }
 
+// TestBreakerCountsTheDaemonsFaultsAlone: what slurmctld itself wants opens no pause, and the next job reaches the daemon.
+func TestBreakerCountsTheDaemonsFaultsAlone(t *testing.T) {
+	for name, want := range map[string]struct{ begin, end string }{
+		"descriptors": {"descriptors 3", "descriptors 256"},
+		"memory":      {"memory 200", "memory 0"},
+	} {
+		path, requests := daemon(t, &wire.Reply{Verdict: wire.VerdictHold, HoldSeconds: 60, Token: "t"})
+		d := start(t, shipped, "socket="+path+"\ndeadline_ms=1000\n")
+		d.tell(gpuJob()...)
+		before := d.dump()
+		d.tell(want.begin)
+		for range 5 {
+			d.submit()
+		}
+		if after := d.dump(); after != before || received(requests) != nil {
+			t.Errorf("want of %s: the job was sent or changed:\n%s", name, after)
+		}
+		d.tell(want.end)
+		d.submit()
+		if received(requests) == nil {
+			t.Errorf("want of %s: no request afterwards", name)
+		}
+		if log := d.stop(); strings.Contains(log, "error:") {
+			t.Errorf("want of %s: %s", name, log)
+		}
+	}
+}
+
 // TestManyThreads submits from eight threads at once, as slurmctld does from
 // 23.02 on, against a healthy daemon and then against none.
 func TestManyThreads(t *testing.T) {

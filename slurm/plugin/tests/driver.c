@@ -13,6 +13,8 @@
  *   modify                  calls job_modify: "modify RC"
  *   dump                    "job FIELD=VALUE ..." with texts in hex
  *   storm THREADS CALLS     many jobs at once: "storm NANOSECONDS..."
+ *   descriptors N           opens no more than N from here on
+ *   memory BYTES            the next submissions find no block of so many bytes or more; 0: all they want
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "../slurmapi.h"
@@ -348,6 +351,26 @@ static void modify(void)
 	printf("modify %d %s\n", rc, message ? message : "");
 }
 
+/* ---- want of descriptors and memory ---- */
+
+static void bound_descriptors(rlim_t most)
+{
+	struct rlimit limit;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	limit.rlim_cur = most;
+	if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+		die("setrlimit");
+}
+
+static size_t no_block_from;
+
+/* The plugin's malloc is this one, for the driver is linked with -rdynamic. */
+void *malloc(size_t bytes)
+{
+	return no_block_from && bytes >= no_block_from ? NULL : calloc(1, bytes);
+}
+
 /* ---- many threads ---- */
 
 #define STORM_SCRIPT_BYTES 16384
@@ -426,6 +449,10 @@ static void obey(char *line, const char *plugin_path)
 		dump();
 	} else if (strcmp(line, "storm") == 0) {
 		storm(atoi(rest), atoi(value));
+	} else if (strcmp(line, "descriptors") == 0) {
+		bound_descriptors(strtoull(rest, NULL, 10));
+	} else if (strcmp(line, "memory") == 0) {
+		no_block_from = strtoull(rest, NULL, 10);
 	} else if (*value == '\0') {
 		die("unknown command");
 	} else {
