@@ -109,10 +109,37 @@ func TestNoTextOfAUserMakesAJob(t *testing.T) {
 				}
 				check(j, true)
 			}
+			if missing, err := commandsOf(t, c).Unreadable(t.Context()); err != nil || len(missing) > 0 {
+				t.Errorf("squeue does not print %q: %v", missing, err)
+			}
+			if missing, err := commandsOf(t, c).Unaccounted(t.Context(), filepath.Join(commands(t, c), "sacct")); err != nil || len(missing) > 0 {
+				t.Errorf("sacct does not know %q: %v", missing, err)
+			}
 			if _, err := c.Run(t.Context(), "root", "squeue", client.JobArguments(4_000_000)...); err == nil {
 				t.Log("squeue of a job that is not there: exit code 0")
 			}
 			t.Logf("%s: %d hostile jobs, %d of them seen in the queue, %d unreadable when asked for alone", c.Version(), len(hostile), len(seen)-1, unread)
 		})
 	}
+}
+
+// commands is a folder with commands of a cluster's release, as a client runs them.
+func commands(t *testing.T, c *minicluster.Cluster) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"scontrol", "squeue", "sacct"} {
+		cmd, err := c.Command(t.Context(), "root", name)
+		must(t, err)
+		text := "#!/bin/sh\nexec env"
+		for _, word := range append(cmd.Env, cmd.Args...) {
+			text += " '" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text+" \"$@\"\n"), 0o755))
+	}
+	return dir
+}
+
+// commandsOf is a client with them.
+func commandsOf(t *testing.T, c *minicluster.Cluster) *client.Client {
+	return client.New(client.Config{Scontrol: filepath.Join(commands(t, c), "scontrol")})
 }

@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,7 +112,6 @@ func TestLife(t *testing.T) {
 		s := s.in(t)
 		s.answer(fakeAnswer{Bundles: fits.Bundles, DelaySeconds: 6})
 		id := s.submit(tooLarge...)
-		// A probe whose sbatch meets a slurmctld that ends is refused, and its job left alone.
 		waitUntil(t, 10*time.Second, "the probe to be submitted", func() bool {
 			story, err := s.story(id)
 			return err == nil && s.probesOf(story) > 0
@@ -119,6 +120,36 @@ func TestLife(t *testing.T) {
 		if job := s.completed(id, 60*time.Second); job["NodeList"] != "gpu1" {
 			t.Errorf("the job ran on %s, want gpu1", job["NodeList"])
 		}
+	})
+
+	t.Run("slurmctld dies with the submission of a probe in its hands", func(t *testing.T) {
+		s := s.in(t)
+		s.answer(fits)
+		s.KillDaemon()
+		s.SetDaemonEnv("GRESIZE_FAILPOINT=probing:written=stop")
+		must(t, s.StartDaemon(t.Context()))
+		id := s.submit(tooLarge...)
+		stat := fmt.Sprintf("/proc/%d/stat", s.DaemonPID())
+		waitUntil(t, 20*time.Second, "the daemon to stop before it asks for the probe", func() bool {
+			text, err := os.ReadFile(stat)
+			return err == nil && strings.Contains(string(text), ") T ")
+		})
+		time.Sleep(7 * time.Second) // slurmctld writes its state down every five: a job that it lost is not what is tried here
+		must(t, syscall.Kill(s.Cluster.ControllerPID(), syscall.SIGSTOP))
+		must(t, syscall.Kill(s.DaemonPID(), syscall.SIGCONT))
+		time.Sleep(2 * time.Second) // sbatch has sent its request, and waits for the answer
+		must(t, s.Cluster.KillController())
+		waitUntil(t, 20*time.Second, "the refusal", func() bool {
+			text, err := s.DaemonLog()
+			return err == nil && strings.Contains(text, "probe refused, asked for once more")
+		})
+		must(t, s.Cluster.StartController())
+		job := s.completed(id, s.hold+20*time.Second)
+		story := s.finished(id, 20*time.Second)
+		if story.Job.State != jobs.StateVerified || job["NodeList"] != "gpu1" || len(story.Probes) != 3 {
+			t.Errorf("the story is %q with %+v and %d probes, and the job ran on %s", states(story), story.Decisions, len(story.Probes), job["NodeList"])
+		}
+		s.restart("")
 	})
 
 	t.Run("an owner's own begin time is kept", func(t *testing.T) {

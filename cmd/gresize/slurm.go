@@ -35,8 +35,8 @@ func newSlurmCheckCommand() *cobra.Command {
 		Short: "Tell whether slurmctld will load the plugin, before it tries",
 		Long: `Tells whether the slurmctld of this machine will load the plugin job_submit/gresize. With one that was
 built for another release slurmctld does not start, so ask before a restart and after every upgrade of Slurm.
-It also says whether slurmctld will take the commands that gresized uses.
-Nothing is loaded and nothing is asked of a running slurmctld. The exit status is 1 when slurmctld must not be
+It also says whether slurmctld will take the commands that gresized uses, and, where it runs, whether squeue
+and sacct print what gresized reads. Nothing is loaded and nothing is changed. The exit status is 1 when slurmctld must not be
 started with the plugin, or when what was named cannot be read; a slurm.conf that is not in its usual place is a note.`,
 		Example: "  gresize slurm check\n  gresize slurm check build/plugin/job_submit_gresize.so",
 		Args:    cobra.MaximumNArgs(1),

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// failpoint kills the daemon at the place named by GRESIZE_FAILPOINT=PLACE=exit, as kill -9 would, or with PLACE=hang never goes on from there; N*PLACE is the
+// failpoint kills the daemon at the place named by GRESIZE_FAILPOINT=PLACE=exit, as kill -9 would, or with PLACE=hang never goes on from there, or with PLACE=stop stops it there until SIGCONT; N*PLACE is the
 // N-th time that the place is reached. Places are "<state>:written", after the row of a state, and "<state>:acted", after the action that the row announced, and those of
 // jobs.Config.Failpoint.
 func failpoint() func(string) {
 	place, action, _ := strings.Cut(os.Getenv("GRESIZE_FAILPOINT"), "=")
-	if place == "" || action != "exit" && action != "hang" {
+	if place == "" || action != "exit" && action != "hang" && action != "stop" {
 		return nil
 	}
 	times := int64(1)
@@ -29,9 +29,13 @@ func failpoint() func(string) {
 	var reached atomic.Int64
 	return func(name string) {
 		if name == place && reached.Add(1) == times {
-			if action == "exit" {
+			switch action {
+			case "exit":
 				// No deferred call and no flush may run.
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			case "stop":
+				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				return
 			}
 			select {}
 		}

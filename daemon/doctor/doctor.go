@@ -171,6 +171,14 @@ func (d *doctor) slurmctld(ctx context.Context) {
 		d.add(finding.Refuse, "slurmctld", "systemctl status slurmctld; slurm.scontrol and slurm.conf in "+d.o.Config+" say how it is asked", "%v", err)
 		return
 	}
+	if missing, err := slurm.Unreadable(ctx); err != nil || len(missing) > 0 {
+		why := "does not print " + strings.Join(missing, ", ")
+		if err != nil {
+			why = err.Error()
+		}
+		d.add(finding.Refuse, "slurmctld", "the squeue beside slurm.scontrol in "+d.o.Config+" must be of a release that gresize knows, and not newer than slurmctld (gresize slurm check)", "answers, and squeue does not print what gresized reads, so no job is found: %s", why)
+		return
+	}
 	text, err := d.output(ctx, filepath.Base(d.c.Slurm.Scontrol), "show", "config")
 	if err != nil {
 		d.add(finding.Note, "slurmctld", "", "%v", err)

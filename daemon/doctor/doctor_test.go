@@ -60,6 +60,9 @@ func TestNextStep(t *testing.T) {
 		return "#!/bin/sh\ncase $1 in --version) echo slurm 24.11.5;; show) echo 'JobSubmitPlugins        = " + plugins + "';; esac\n"
 	}
 	p.write("scontrol", scontrol("lua"))
+	p.write("squeue", "#!/bin/sh\nexit 1\n")
+	step("the squeue beside slurm.scontrol")
+	p.write("squeue", "#!/bin/bash\nfor w; do case $w in --Format=*) f=${w#*=};; esac; done\nIFS=,; for c in $f; do printf '%*s' \"${c#*:.}\" x; done; echo\n")
 	step("JobSubmitPlugins=gresize in slurm.conf")
 	p.write("scontrol", scontrol("lua,gresize"))
 	step("systemctl enable --now gresized")

@@ -151,6 +151,8 @@ type Manager struct {
 	// controller is the release of the slurmctld that asked last, as its SLURM_VERSION_NUMBER; 0: none has asked.
 	controller atomic.Uint32
 	breaker    *breaker
+	// blindSince is since when no look at the queue has been answered; nil: the last one was.
+	blindSince atomic.Pointer[time.Time]
 
 	mu     sync.Mutex
 	open   map[string]*life  // by token
@@ -224,6 +226,9 @@ type probe struct {
 	nth int
 	// missingSince is when the probe's job was first found to be gone without a report.
 	missingSince time.Time
+	// refused is why it was not submitted, refusedAt when that was said.
+	refused   string
+	refusedAt time.Time
 }
 
 type submission struct {
@@ -388,6 +393,11 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		}
 	}
 	if code == "" {
+		if since := m.blindSince.Load(); since != nil && now.Sub(*since) > blindPatience {
+			code, reason = codeQueueUnreadable, "the queue cannot be read, so no job is found in it"
+		}
+	}
+	if code == "" {
 		if why, admitted := m.breaker.admit(s.job.UID, s.job.Token, now); !admitted {
 			code, reason = CodeProbesFailing, why
 		}
@@ -542,7 +552,6 @@ func (m *Manager) poke() {
 // loop looks at the queue, at most once in each Poll however many jobs are open, and advances every job that it can.
 func (m *Manager) loop(ctx context.Context) {
 	var lastLook time.Time
-	failing := false
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	beat := m.config.Heartbeat.Begin("the loop over the jobs", turn)
@@ -559,7 +568,7 @@ func (m *Manager) loop(ctx context.Context) {
 		}
 		beat.Turn()
 		m.mu.Lock()
-		idle := len(m.open) == 0 && m.unwritten.since.IsZero()
+		idle := len(m.open) == 0 && m.unwritten.since.IsZero() && m.blindSince.Load() == nil
 		m.mu.Unlock()
 		if idle {
 			continue
@@ -570,11 +579,11 @@ func (m *Manager) loop(ctx context.Context) {
 			view, err := m.look(ctx)
 			lastLook = time.Now()
 			switch {
-			case err != nil && !failing && ctx.Err() == nil:
-				failing = true
-				m.config.Logger.Error("the queue cannot be read; held jobs start as asked when their hold passes", "error", err)
-			case err == nil && failing:
-				failing = false
+			case err != nil && m.blindSince.Load() == nil && ctx.Err() == nil:
+				since := lastLook
+				m.blindSince.Store(&since)
+				m.config.Logger.Error("the queue cannot be read; held jobs start as asked when their hold passes, and while that lasts no more are held", "error", err)
+			case err == nil && m.blindSince.Swap(nil) != nil:
 				m.config.Logger.Info("the queue can be read again")
 			}
 			if err == nil {

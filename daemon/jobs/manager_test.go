@@ -344,6 +344,71 @@ func TestProbeThatWasNeverSubmittedIsAskedForOnceMore(t *testing.T) {
 	}
 }
 
+// TestARefusedProbeIsAskedForOnceMore: what sbatch says while slurmctld ends or starts is no word on the job. It is asked again, but not before slurmctld answers.
+func TestARefusedProbeIsAskedForOnceMore(t *testing.T) {
+	b := newBench(t, Enforce, time.Minute)
+	refused := &launch.RefusedError{Detail: "sbatch: exit status 1: Unable to contact slurm controller (connect failure)"}
+	first := true
+	b.slurm.submit = func(r launch.Request) (uint32, error) {
+		if first {
+			first = false
+			b.slurm.mu.Lock()
+			b.slurm.down = true
+			b.slurm.mu.Unlock()
+			return 0, refused
+		}
+		return b.slurm.add(client.Job{Name: r.Name, UserID: r.UID, State: "RUNNING"}), nil
+	}
+	_, token := b.submit(sample())
+	b.asked(1)
+	time.Sleep(500 * time.Millisecond)
+	b.slurm.mu.Lock()
+	asked, down := len(b.slurm.asked), b.slurm.down
+	b.slurm.down = false
+	b.slurm.mu.Unlock()
+	if asked != 1 || !down {
+		t.Errorf("asked %d times while slurmctld was away", asked)
+	}
+	b.report(2)
+	b.until("the update", func() bool { return b.story(token).Job.State == StateVerified })
+	if b.manager.OpenProbes() != 0 {
+		t.Error("a probe keeps its place")
+	}
+
+	// Said twice, it is believed.
+	b.slurm.submit = func(launch.Request) (uint32, error) { return 0, refused }
+	_, token = b.submit(sample())
+	story := b.ends(token, StateReleased, codeProbeRefused)
+	if len(story.Probes) != 2 || !strings.Contains(story.Decisions[0].Reason, "connect failure") || b.manager.OpenProbes() != 0 {
+		t.Errorf("%d probes, %+v, %d open", len(story.Probes), story.Decisions, b.manager.OpenProbes())
+	}
+}
+
+// TestAProbeThatLostItsPlaceIsAskedFor: where there is no place any more for a probe that is to be asked for once more, its job waits for the next one and not for the end of its hold.
+func TestAProbeThatLostItsPlaceIsAskedFor(t *testing.T) {
+	b := newBench(t, Enforce, time.Minute)
+	places := func(n int) {
+		settings := *b.manager.now()
+		settings.Probe.MaxRunning = n
+		b.manager.Configure(settings)
+	}
+	first := true
+	b.slurm.submit = func(r launch.Request) (uint32, error) {
+		if first {
+			first = false
+			places(0)
+			return 0, &launch.RefusedError{Detail: "not now"}
+		}
+		return b.slurm.add(client.Job{Name: r.Name, UserID: r.UID, State: "RUNNING"}), nil
+	}
+	_, token := b.submit(sample())
+	b.asked(1)
+	b.until("the place to be given up", func() bool { return b.manager.OpenProbes() == 0 })
+	places(1)
+	b.report(2)
+	b.until("the update", func() bool { s := b.story(token).Job.State; return s == StateUpdated || s == StateVerified })
+}
+
 func TestForgedRecordsChangeNothing(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)
 	r := sample()

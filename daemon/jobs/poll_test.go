@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
@@ -87,5 +88,37 @@ func TestThePollIsOneRequestASecond(t *testing.T) {
 		if n := b.manager.OpenJobs(); n != jobs {
 			t.Errorf("%d jobs are looked after, want %d", n, jobs)
 		}
+	}
+}
+
+// TestNobodyIsHeldUnseen: while no look at the queue is answered no job would be found, so none is held for it; as soon as one is, all are.
+func TestNobodyIsHeldUnseen(t *testing.T) {
+	b := newBench(t, Enforce, time.Minute)
+	long := time.Now().Add(-blindPatience - time.Second)
+	down := func(down bool) {
+		b.slurm.mu.Lock()
+		b.slurm.down = down
+		b.slurm.mu.Unlock()
+	}
+	down(true)
+	if reply := b.manager.Answer(sample()); reply.Verdict != wire.VerdictHold {
+		t.Fatalf("a look that nobody has made yet: %+v", reply)
+	}
+	b.until("a look that is not answered", func() bool { return b.manager.blindSince.Load() != nil })
+	if reply := b.manager.Answer(sample()); reply.Verdict != wire.VerdictHold {
+		t.Errorf("slurmctld may be back in a moment: %+v", reply)
+	}
+	b.manager.blindSince.Store(&long)
+	if reply := b.manager.Answer(sample()); reply.Verdict != wire.VerdictPass {
+		t.Errorf("held unseen: %+v", reply)
+	}
+	b.until("its row", func() bool {
+		lines, err := b.log.List(t.Context(), 1, decisionlog.Filter{})
+		return err == nil && len(lines) == 1 && lines[0].Decision != nil && lines[0].Decision.Code == codeQueueUnreadable
+	})
+	down(false)
+	b.until("a look that is answered", func() bool { return b.manager.blindSince.Load() == nil })
+	if reply := b.manager.Answer(sample()); reply.Verdict != wire.VerdictHold {
+		t.Errorf("seen again: %+v", reply)
 	}
 }

@@ -121,9 +121,12 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	var refused *launch.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		m.forget(p)
-		l.probe = nil
-		return m.letGo(ctx, l, codeProbeRefused, "the job was left alone: its probe was not submitted: "+refused.Detail)
+		p.refused, p.refusedAt = refused.Detail, time.Now()
+		if l.attempts-l.reported >= maxProbes {
+			return m.giveUp(ctx, l)
+		}
+		m.config.Logger.Warn("probe refused, asked for once more when slurmctld answers", "token", l.job.Token, "probe", p.name, "error", refused.Detail)
+		return false
 	case err != nil:
 		// It may have been submitted all the same: it is looked for by its name.
 		m.config.Logger.Warn("probe without an answer", "token", l.job.Token, "probe", p.name, "error", err)
@@ -168,10 +171,14 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe did not report within "+shadowPatience.String())
 	}
 	p := l.probe
-	if p == nil || view == nil || view.at.Before(l.since) {
+	switch {
+	case p == nil:
+		return m.startProbe(ctx, l, view) // there was no place, or no row, for one that is asked for once more
+	case view == nil || view.at.Before(l.since):
 		return false
-	}
-	if p.slurmJobID == 0 {
+	case p.refused != "":
+		return m.afterRefusal(ctx, l, view)
+	case p.slurmJobID == 0:
 		return m.searchProbe(ctx, l, view)
 	}
 	j, there := view.byID[p.slurmJobID]
@@ -198,6 +205,28 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 	}
 	m.forget(p)
 	return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
+}
+
+// afterRefusal asks once more for a probe that was refused. What is said while slurmctld or gresize-launch ends, starts or hangs is no word on the job, and its
+// texts differ: so a refusal is believed when it was given twice, and slurmctld has answered a look at the queue in between.
+func (m *Manager) afterRefusal(ctx context.Context, l *life, view *queueView) bool {
+	if view.at.Sub(l.probe.refusedAt) < min(refusedPause, m.config.LaunchSettle) {
+		return false
+	}
+	if l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
+		return m.giveUp(ctx, l)
+	}
+	m.forget(l.probe)
+	l.probe = nil
+	return m.launchProbe(ctx, l)
+}
+
+// giveUp lets a job go whose probe was refused.
+func (m *Manager) giveUp(ctx context.Context, l *life) bool {
+	p := l.probe
+	m.forget(p)
+	l.probe = nil
+	return m.letGo(ctx, l, codeProbeRefused, "the job was left alone: its probe was not submitted: "+p.refused)
 }
 
 // cancelProbe ends a probe whose report has no reader any more. We may cancel any job, so it is made sure that it is the probe: its id came

@@ -36,6 +36,10 @@ const (
 	reportGrace = 2 * time.Second
 	// shadowPatience bounds the wait for a probe where no hold bounds it.
 	shadowPatience = time.Hour
+	// blindPatience is how long no look at the queue may be answered before no more jobs are held. A slurmctld that starts anew is not asked for any.
+	blindPatience = 10 * time.Second
+	// refusedPause is between a refusal of a probe and the look at the queue after which it is asked for once more.
+	refusedPause = 2 * time.Second
 	// maxProbes bounds the probes of one look at a job.
 	maxProbes = 2
 	// maxTries bounds the attempts at an update or a release that the controller refuses.

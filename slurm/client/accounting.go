@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,6 +55,22 @@ func (c *Client) Accounting(ctx context.Context, sacct string, ids []uint32) ([]
 		return nil, err
 	}
 	return parseAccounting(string(out)), nil
+}
+
+// Unaccounted are the fields that this sacct has not, of those that Accounting asks for. It needs no slurmdbd.
+func (c *Client) Unaccounted(ctx context.Context, sacct string) ([]string, error) {
+	has := map[string]bool{}
+	err := c.run(ctx, sacct, []string{"--helpformat"}, func(out io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(out, maxVersionBytes*16))
+		for _, word := range strings.Fields(string(text)) {
+			has[word] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(strings.Split(accountingFields, ","), func(field string) bool { return has[field] }), nil
 }
 
 // parseAccounting reads the lines of sacct --parsable2 --noconvert: one of each job, and those of its steps, of which the largest peak counts.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -53,8 +54,11 @@ func format(columns []column) string {
 	return strings.Join(words, ",")
 }
 
+// noHeader is the option without which squeue prints headings, as wide as the columns.
+const noHeader = "--noheader"
+
 func queueArguments(columns []column, more ...string) []string {
-	return append([]string{"--noheader", "--all", "--local", "--states=all", "--Format=" + format(columns)}, more...)
+	return append([]string{noHeader, "--all", "--local", "--states=all", "--Format=" + format(columns)}, more...)
 }
 
 // QueueArguments make squeue print what ReadQueue reads.
@@ -106,6 +110,61 @@ func (c *Client) Job(ctx context.Context, id uint32) (Job, error) {
 		return Job{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
 	}
 	return found, nil
+}
+
+// Unreadable are the columns that this squeue does not print as a look at the queue reads them, found by their headings; none is what a squeue of a known release has.
+// An error says that it could not be asked, as where no slurmctld answers.
+func (c *Client) Unreadable(ctx context.Context) ([]string, error) {
+	var missing []string
+	for _, all := range [][]column{columns, wide} {
+		whole, err := c.prints(ctx, all)
+		if whole {
+			continue
+		}
+		found := 0
+		for _, one := range all {
+			there, oneErr := c.prints(ctx, []column{one})
+			if there {
+				found++
+			} else if oneErr == nil || isExit(oneErr) {
+				missing = append(missing, one.name+":."+strconv.Itoa(one.width))
+			}
+		}
+		switch {
+		case found == 0:
+			return nil, fmt.Errorf("squeue: %w", err)
+		case found == len(all):
+			missing = append(missing, "all in one line")
+		}
+	}
+	return missing, nil
+}
+
+// prints says whether squeue prints a line of headings as long as a record.
+func (c *Client) prints(ctx context.Context, columns []column) (bool, error) {
+	want, got := 0, -1
+	for _, column := range columns {
+		want += column.width
+	}
+	arguments := slices.DeleteFunc(queueArguments(columns), func(a string) bool { return a == noHeader })
+	err := c.run(ctx, c.beside("squeue"), arguments, func(out io.Reader) error {
+		from := bufio.NewReader(out)
+		first, err := from.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		got = len(strings.TrimSuffix(first, "\n"))
+		return discard(from)
+	})
+	if err == nil && got != want {
+		err = fmt.Errorf("headings of %d bytes, not %d", got, want)
+	}
+	return err == nil, err
+}
+
+func isExit(err error) bool {
+	var exit *CommandError
+	return errors.As(err, &exit)
 }
 
 // readQueue calls each for every line that has the length of a record.

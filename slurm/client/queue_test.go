@@ -206,3 +206,33 @@ func TestOutputFiles(t *testing.T) {
 		t.Errorf("%q %q %v", stdout, stderr, err)
 	}
 }
+
+// TestUnreadable asks squeues that print all columns, that know one not, and that do not answer.
+func TestUnreadable(t *testing.T) {
+	squeue := func(script string) *Client {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "squeue"), []byte("#!/bin/bash\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return New(Config{Scontrol: filepath.Join(dir, "scontrol"), Timeout: 5 * time.Second})
+	}
+	const headings = `for w; do case $w in --Format=*) f=${w#*=};; --noheader) exit 9;; esac; done
+IFS=,; for c in $f; do printf '%*s' "${c#*:.}" x; done; echo; echo a record
+`
+	for _, c := range []struct {
+		name, script string
+		want         []string
+		says         string
+	}{
+		{"all", headings, nil, ""},
+		{"another one not", "case $* in *RestartCnt*) echo 'Invalid job format specification: RestartCnt' >&2; exit 1;; esac\n" + headings, []string{"RestartCnt:.8"}, ""},
+		{"another width", strings.Replace(headings, "${c#*:.}", "$((${c#*:.} + 1))", 1), nil, "headings of"},
+		{"no slurmctld", "echo 'Unable to contact slurm controller' >&2; exit 1\n", nil, "Unable to contact"},
+	} {
+		got, err := squeue(c.script).Unreadable(t.Context())
+		slices.Sort(got)
+		if got = slices.Compact(got); !slices.Equal(got, c.want) || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %q %v, want %q %q", c.name, got, err, c.want, c.says)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/release"
 )
 
@@ -119,11 +120,39 @@ func Check(ctx context.Context, o Options) (Report, error) {
 		default:
 			r.add(OK, "%s is of the same release", o.Scontrol)
 		}
+		if err == nil {
+			r.checkCommands(ctx, o)
+		}
 	}
 	if o.Conf != "" {
 		return r, r.checkConf(o)
 	}
 	return r, nil
+}
+
+// checkCommands has squeue and sacct print what gresized reads of them. A slurmctld that does not run, as before its start, answers no squeue.
+func (r *Report) checkCommands(ctx context.Context, o Options) {
+	slurm := client.New(client.Config{Scontrol: o.Scontrol, ConfPath: o.Conf, Timeout: answerLimit / 2})
+	if err := slurm.Ping(ctx); err != nil {
+		r.add(Note, "no slurmctld answers %s, so what squeue prints was not tried: ask again when it runs", o.Scontrol)
+	} else if missing, err := slurm.Unreadable(ctx); err != nil {
+		r.add(Note, "it is not known whether squeue prints what gresized reads: %v", err)
+	} else if len(missing) > 0 {
+		r.add(Note, "squeue does not print %s as gresized reads it: gresized finds no job, and holds none", strings.Join(missing, ", "))
+	} else {
+		r.add(OK, "squeue prints all that gresized reads")
+	}
+	sacct := filepath.Join(filepath.Dir(o.Scontrol), "sacct")
+	if _, err := os.Stat(sacct); err != nil {
+		return
+	}
+	if missing, err := slurm.Unaccounted(ctx, sacct); err != nil {
+		r.add(Note, "it is not known whether sacct knows what gresized asks for with [actuals] sacct_every: %v", err)
+	} else if len(missing) > 0 {
+		r.add(Note, "sacct has no %s: leave [actuals] sacct_every off", strings.Join(missing, ", "))
+	} else {
+		r.add(OK, "sacct knows all that gresized asks it for")
+	}
 }
 
 // versionOf is the release of a program of Slurm.
