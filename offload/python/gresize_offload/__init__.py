@@ -14,7 +14,7 @@ def install():
     path = os.environ.get("GRESIZE_OFFLOAD_PLAN")
     if not path and "saved" not in os.environ.get("GRESIZE_PROBE_PARTS", "").split(","):
         return
-    from gresize_vgpu import after_import
+    from gresize_imports import after_import
 
     def begin(torch):
         try:

@@ -5,10 +5,10 @@ loop that turns on the same answer for ever is ended by the other one: no kernel
 """
 import bisect
 import dis
-import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+from gresize_imports import HERE
+
 # The same question may be asked so often in one step of training before the answer is turned, and so often from then on.
 MOST_TURNS, MOST_TURNS_AFTER = 1000, 64
 MOST_PLACES = 4096

@@ -7,7 +7,8 @@ import os
 import sys
 import types
 
-HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+from gresize_imports import HERE
+
 MOST = 64  # exceptions that hang together
 
 

@@ -16,6 +16,15 @@ MOST_NAMES = 50000
 MOST_NAME_BYTES = 200
 
 
+def place(torch):
+    """Where the history of the current device is now; None before the first use of the GPU."""
+    if not torch.cuda.is_initialized():
+        return None
+    device = torch.cuda.current_device()
+    blocks = torch.cuda.memory_stats_as_nested_dict(device).get("allocation", {}).get("all")
+    return blocks and (device, blocks["allocated"], blocks["freed"])
+
+
 class Ledger:
     """The marks and owners of one process. A place in the history is told by how many blocks had been handed out and given back."""
 
@@ -40,12 +49,7 @@ class Ledger:
         self.free_at_start[device] = torch.cuda.mem_get_info(device)[0]
 
     def place(self):
-        """Where the history of the current device is now; None before the first use of the GPU."""
-        if not self.torch.cuda.is_initialized():
-            return None
-        device = self.torch.cuda.current_device()
-        blocks = self.torch.cuda.memory_stats_as_nested_dict(device).get("allocation", {}).get("all")
-        return blocks and (device, blocks["allocated"], blocks["freed"])
+        return place(self.torch)
 
     def name(self, text):
         text = str(text)[:MOST_NAME_BYTES]

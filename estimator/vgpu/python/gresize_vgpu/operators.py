@@ -12,8 +12,10 @@ VERSION = 1
 # The step that is looked at follows this one: state of optimizers is there, and the allocator is at rest.
 AFTER_STEP = 2
 MOST_KINDS = 4096
+MOST_CALLS = 1 << 17
 MOST_TIMES = 64
 MOST_NAME_BYTES = 80
+CALLS_IN_A_LINE = 4096
 # Edge of the piece of a product that one block of threads makes, in the kernels that libraries choose for large ones.
 TILE = 128
 
@@ -95,6 +97,10 @@ PRODUCTS = {
 }
 
 
+# The operators of the step that is looked at now, for who notes what else it does.
+looking = None
+
+
 class Grids:
     """What was launched so far, as the native layer counts it."""
 
@@ -116,6 +122,8 @@ class Operators:
     def __init__(self, torch):
         self.torch = torch
         self.kinds = {}  # what an operator is -> how often it came
+        self.numbers = {}  # what an operator is -> its place among those kinds
+        self.calls = []  # the place of each call's kind, in order
         self.left_out = 0
         self.syncs = 0
         self.copied_bytes = 0  # between host and device
@@ -173,10 +181,14 @@ class Operators:
                     report.complain()
                 return out
 
+        global looking
         self.mode = Mode()
         self.mode.__enter__()
+        looking = self
 
     def leave(self):
+        global looking
+        looking = None
         mode, self.mode = self.mode, None
         if mode is not None:
             mode.__exit__(None, None, None)
@@ -229,9 +241,13 @@ class Operators:
         if key in self.kinds:
             self.kinds[key] += 1
         elif len(self.kinds) < MOST_KINDS:
+            self.numbers[key] = len(self.kinds)
             self.kinds[key] = 1
         else:
             self.left_out += 1
+            return
+        if len(self.calls) < MOST_CALLS:
+            self.calls.append(self.numbers[key])
 
     def _tensors(self, values):
         found = []
@@ -266,3 +282,6 @@ class Operators:
         }
         for (name, kind, dtype, flops, size, launches, blocks), count in self.kinds.items():
             yield {"op": name, "kind": kind, "dtype": dtype, "flops": flops, "bytes": size, "launches": launches, "blocks": blocks, "count": count}
+        if report.wants_part("saved"):
+            for first in range(0, len(self.calls), CALLS_IN_A_LINE):
+                yield {"calls": self.calls[first : first + CALLS_IN_A_LINE]}

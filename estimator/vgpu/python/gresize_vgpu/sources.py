@@ -6,6 +6,8 @@ import os
 import sys
 import sysconfig
 
+from gresize_imports import HERE
+
 MOST_SOURCE_BYTES = 1 << 20
 MOST_FILES = 200
 DEEPEST = 8
@@ -14,8 +16,7 @@ DEEPEST = 8
 def _library_folders():
     paths = sysconfig.get_paths()
     folders = {os.path.realpath(paths[k]) for k in ("stdlib", "platstdlib", "purelib", "platlib") if k in paths}
-    folders.add(os.path.dirname(os.path.abspath(__file__)))
-    return tuple(f + os.sep for f in folders)
+    return tuple(f + os.sep for f in folders) + (HERE,)
 
 
 LIBRARIES = _library_folders()
