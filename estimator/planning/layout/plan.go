@@ -18,6 +18,8 @@ type Options struct {
 	GoalBytes uint64
 	// OnlyGoal ends the work where a layout of GoalBytes is known, and searches for nothing lower: that is harder.
 	OnlyGoal bool
+	// OnePass is the first method alone, the quickest.
+	OnePass bool
 }
 
 // DefaultMaxNodes is the default of Options.MaxNodes.
@@ -55,9 +57,14 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 		return r, nil
 	}
 	r.HeightBytes = math.MaxUint64
-	if pool := SmartPool(ctx, blocks); pool != nil {
-		r.SmartPoolBytes = pool.HeightBytes
-		r.keep(pool)
+	smartPool := func() {
+		if pool := SmartPool(ctx, blocks); pool != nil {
+			r.SmartPoolBytes = pool.HeightBytes
+			r.keep(pool)
+		}
+	}
+	if !o.OnlyGoal && !o.OnePass {
+		smartPool()
 	}
 	for _, order := range []string{"WA", "AW"} {
 		if r.Optimal() || r.enough(o) || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
@@ -66,6 +73,14 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 		if l := skyline(ctx, blocks, ranks(blocks, nil, order, nil)); l != nil {
 			r.keep(l)
 		}
+		if o.OnePass {
+			break
+		}
+	}
+	if o.OnePass {
+		o.MaxNodes = -1
+	} else if o.OnlyGoal && !r.enough(o) {
+		smartPool() // it takes longer
 	}
 	if o.MaxNodes == 0 {
 		o.MaxNodes = DefaultMaxNodes

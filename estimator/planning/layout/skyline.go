@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"cmp"
 	"container/heap"
 	"context"
 	"slices"
@@ -175,17 +174,44 @@ func (t *pointTree) build(node, from, to int, byStart bool) {
 	if 2*node >= len(t.nodes) {
 		return
 	}
-	items := t.items[from:to]
-	slices.SortFunc(items, func(a, b int32) int {
-		x, y := &t.blocks[a], &t.blocks[b]
-		if byStart {
-			return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(a, b))
-		}
-		return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(a, b))
-	})
 	middle := (from + to) / 2
+	divide(t.items[from:to], middle-from, func(i int32) int64 {
+		if byStart {
+			return t.blocks[i].Start
+		}
+		return t.blocks[i].End
+	})
 	t.build(2*node, from, middle, !byStart)
 	t.build(2*node+1, middle, to, !byStart)
+}
+
+// divide puts the first items by a key before the others; equal ones may come on either side.
+func divide(items []int32, first int, key func(int32) int64) {
+	for low, high := 0, len(items)-1; low < high; {
+		pivot := key(items[(low+high)/2])
+		i, j := low, high
+		for i <= j {
+			for key(items[i]) < pivot {
+				i++
+			}
+			for key(items[j]) > pivot {
+				j--
+			}
+			if i <= j {
+				items[i], items[j] = items[j], items[i]
+				i++
+				j--
+			}
+		}
+		switch {
+		case first <= j:
+			high = j
+		case first >= i:
+			low = i
+		default:
+			return
+		}
+	}
 }
 
 // take removes the block first in order that lives within [from, to), or returns -1.

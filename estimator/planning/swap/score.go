@@ -41,14 +41,10 @@ func look(j *Job, target uint64, link Link) *situation {
 	for i, n := range j.StepNanos {
 		s.began[i+1] = s.began[i] + n
 	}
-	s.weigh()
-	return s
-}
-
-func (s *situation) weigh() {
-	for i, n := range s.job.StepNanos {
+	for i, n := range j.StepNanos {
 		s.over[i+1] = s.over[i] + float64(max(s.load[i]-s.target, 0))*float64(n)
 	}
+	return s
 }
 
 // duration of absence: from the end of one access to the begin of the next, less the transfers.
@@ -110,67 +106,25 @@ func relief(_ Absence, weight, duration, size float64) float64 {
 	return weight / size
 }
 
-// static takes absences in the order of a score that is worked out once: at the highest load, the best of those that lower it, until all is below.
+// static takes absences in the order of a score that is worked out once.
 func static(score func(s *situation, all []Absence) []float64) func(context.Context, *Job, uint64, Link) []Absence {
 	return func(ctx context.Context, j *Job, target uint64, link Link) []Absence {
 		s := look(j, target, link)
 		all := j.absences()
-		scores := score(s, all)
-		return s.take(ctx, all, func() func(i int) float64 { return func(i int) float64 { return scores[i] } })
+		return newChooser(s, all, score(s, all)).take(ctx, s, nil)
 	}
 }
 
-// submodular works the score out again after every choice, with the load that is left.
+// submodular works the score out again after every choice, with the load that is left: it can only have fallen, so that only those that come first by what they
+// were are looked at.
 func submodular(score func(a Absence, weight, duration, size float64) float64) func(context.Context, *Job, uint64, Link) []Absence {
 	return func(ctx context.Context, j *Job, target uint64, link Link) []Absence {
 		s := look(j, target, link)
 		all := j.absences()
-		return s.take(ctx, all, func() func(i int) float64 {
-			s.weigh()
-			return func(i int) float64 {
-				a := all[i]
-				return score(a, s.weight(a), s.duration(a), float64(j.Blocks[a.Block].SizeBytes))
-			}
-		})
+		rescore := func(a Absence, weight float64) float64 {
+			return score(a, weight, s.duration(a), float64(j.Blocks[a.Block].SizeBytes))
+		}
+		scores := each(all, func(a Absence) float64 { return rescore(a, s.weight(a)) })
+		return newChooser(s, all, scores).take(ctx, s, rescore)
 	}
-}
-
-// maxScored bounds the work of choosing: absences looked at.
-const maxScored = 1 << 28
-
-// take chooses until the load is nowhere above the target, nothing lowers its peak, or ctx ends.
-func (s *situation) take(ctx context.Context, all []Absence, rescore func() func(i int) float64) (chosen []Absence) {
-	taken := make([]bool, len(all))
-	for work := 0; work < maxScored && ctx.Err() == nil; work += len(all) + 2*len(s.load) {
-		peak := int32(0)
-		for i, l := range s.load {
-			if l > s.load[peak] {
-				peak = int32(i)
-			}
-		}
-		if len(s.load) == 0 || s.load[peak] <= s.target {
-			break
-		}
-		score := rescore()
-		best := -1
-		var bestScore float64
-		for i, a := range all {
-			if taken[i] || a.From >= peak || a.To <= peak {
-				continue
-			}
-			if v := score(i); best < 0 || v > bestScore {
-				best, bestScore = i, v
-			}
-		}
-		if best < 0 {
-			break
-		}
-		taken[best] = true
-		a := all[best]
-		chosen = append(chosen, a)
-		for i := a.From + 1; i < a.To; i++ {
-			s.load[i] -= int64(s.job.Blocks[a.Block].SizeBytes)
-		}
-	}
-	return chosen
 }

@@ -3,7 +3,6 @@ package swap
 import (
 	"container/heap"
 	"context"
-	"slices"
 )
 
 // machine carries a job out on a card of target bytes: one thread of steps, one copy engine for each direction. A step begins when what it uses is there and
@@ -21,7 +20,7 @@ type machine struct {
 	leaving         []int32 // blocks on their way out, in order
 	away            returns // blocks that are out, by the step that wants them back
 	state           []state
-	large           []int32 // blocks on the card that may be moved, in no order
+	far             farthest
 	next            []int32 // by block: index of the next access
 	planned         *loadTree
 }
@@ -29,9 +28,34 @@ type machine struct {
 type state struct {
 	on, leaving bool
 	move        int32 // the current trip, or -1
-	place       int32 // in large
+	last        int32 // the last trip
 	since       int64
 	arrives     int64
+}
+
+// farthest is a heap of uses to come, the farthest ahead first, and the largest block of those. A block that has left or was used since has an entry that says
+// nothing any more.
+type farthest []use
+
+type use struct {
+	step, block int32
+	bytes       uint64
+}
+
+func (f farthest) Len() int { return len(f) }
+func (f farthest) Less(i, j int) bool {
+	a, b := &f[i], &f[j]
+	if a.step != b.step {
+		return a.step > b.step
+	}
+	return a.bytes > b.bytes || a.bytes == b.bytes && a.block < b.block
+}
+func (f farthest) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
+func (f *farthest) Push(x any)   { *f = append(*f, x.(use)) }
+func (f *farthest) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
 }
 
 // returns is a heap of trips by the step that wants them.
@@ -83,6 +107,7 @@ func simulate(ctx context.Context, j *Job, chosen []Absence, target uint64, link
 		}
 		for _, b := range uses.at(step) {
 			m.next[b]++
+			m.expect(b)
 		}
 		m.prefetch(step)
 		m.plan.Begins = append(m.plan.Begins, m.now)
@@ -175,22 +200,23 @@ func (m *machine) arrive(b int32, since int64) {
 	s := &m.state[b]
 	s.on, s.since, s.move, s.arrives = true, since, -1, 0
 	if m.job.Blocks[b].SizeBytes >= MinBytes {
-		s.place = int32(len(m.large))
-		m.large = append(m.large, b)
+		m.expect(b)
 	}
 	m.used += m.job.Blocks[b].SizeBytes
 	m.plan.PeakBytes = max(m.plan.PeakBytes, m.used)
+}
+
+// expect notes the next use of a block that may be moved.
+func (m *machine) expect(b int32) {
+	if accesses := m.job.Accesses[b]; m.state[b].on && int(m.next[b]) < len(accesses) && m.job.Blocks[b].SizeBytes >= MinBytes {
+		heap.Push(&m.far, use{accesses[m.next[b]], b, m.job.Blocks[b].SizeBytes})
+	}
 }
 
 // depart ends a stay on the card.
 func (m *machine) depart(b int32, at int64) {
 	s := &m.state[b]
 	m.plan.Pieces = append(m.plan.Pieces, Piece{Block: b, From: s.since, To: at})
-	if m.job.Blocks[b].SizeBytes >= MinBytes {
-		last := m.large[len(m.large)-1]
-		m.large[s.place], m.state[last].place = last, s.place
-		m.large = m.large[:len(m.large)-1]
-	}
 	m.used -= m.job.Blocks[b].SizeBytes
 	s.on, s.leaving = false, false
 }
@@ -251,25 +277,18 @@ func (m *machine) room(size uint64, step int32) (waited int32, err error) {
 
 // victim is the block on the card whose next use is farthest away, and the largest of those.
 func (m *machine) victim(step int32) int32 {
-	best, bestUse := int32(-1), step
-	for _, i := range m.large {
-		s := &m.state[i]
-		if s.leaving || int(m.next[i]) >= len(m.job.Accesses[i]) {
-			continue
-		}
-		use := m.job.Accesses[i][m.next[i]]
-		if best < 0 {
-			if use > bestUse {
-				best, bestUse = i, use
+	for len(m.far) > 0 {
+		u := m.far[0]
+		s := &m.state[u.block]
+		if stays := s.on && !s.leaving && int(m.next[u.block]) < len(m.job.Accesses[u.block]) && m.job.Accesses[u.block][m.next[u.block]] == u.step; stays {
+			if u.step <= step {
+				return -1
 			}
-			continue
+			return u.block
 		}
-		size, bestSize := m.job.Blocks[i].SizeBytes, m.job.Blocks[best].SizeBytes
-		if use > bestUse || use == bestUse && (size > bestSize || size == bestSize && i < best) {
-			best, bestUse = i, use
-		}
+		heap.Pop(&m.far)
 	}
-	return best
+	return -1
 }
 
 // fetch makes sure that a block is on the card for a step.
@@ -289,17 +308,10 @@ func (m *machine) fetch(b, step int32) error {
 		if _, err := m.room(m.job.Blocks[b].SizeBytes, step); err != nil {
 			return err
 		}
-		m.away.heap = slices.DeleteFunc(m.away.heap, func(k int32) bool { return k == move })
-		heap.Init(&m.away)
-		m.bring(move)
+		m.bring(move) // its entry in away is passed over
 	}
 	if s.arrives > m.now {
-		for i := len(m.plan.Moves) - 1; i >= 0; i-- {
-			if move := &m.plan.Moves[i]; move.Block == b {
-				move.StallNanos += s.arrives - m.now
-				break
-			}
-		}
+		m.plan.Moves[s.last].StallNanos += s.arrives - m.now
 		m.now = s.arrives
 	}
 	return nil
@@ -313,7 +325,7 @@ func (m *machine) bring(k int32) {
 	move.InStart, move.InEnd = start, m.inFree
 	m.host -= move.SizeBytes
 	m.arrive(move.Block, m.now)
-	m.state[move.Block].arrives = m.inFree
+	m.state[move.Block].arrives, m.state[move.Block].last = m.inFree, k
 }
 
 // prefetch brings back what is wanted next, as long as it fits until it is used and the engine is idle.
@@ -321,6 +333,10 @@ func (m *machine) prefetch(step int32) {
 	for len(m.away.heap) > 0 && m.inFree <= m.now {
 		k := m.away.heap[0]
 		move := &m.plan.Moves[k]
+		if m.state[move.Block].move != k {
+			heap.Pop(&m.away) // it was wanted before its turn
+			continue
+		}
 		if m.used+move.SizeBytes > m.target || m.planned.max(int(step), int(move.ForStep))+int64(move.SizeBytes) > int64(m.target) {
 			return
 		}

@@ -2,11 +2,15 @@
 package swap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
+	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/gresize/gresize/estimator/planning/layout"
 )
@@ -194,9 +198,6 @@ type Outcome struct {
 	Err        string `json:"error,omitempty"`
 }
 
-// maxTightenings bounds how often the plan is made again for less, when the addresses do not fit.
-const maxTightenings = 6
-
 // Limits on the search for the smallest target: tries, and how much more is tried where what is on the card at once would fit but was given no addresses.
 const (
 	maxSmallestTries = 64
@@ -237,36 +238,57 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 		return nil, nil, err
 	}
 	// Addresses in one pass take a moment, a search for them minutes: what the pass finds is the answer where the search finds nothing, or has no time to.
-	quick, quickOutcomes, err := within(ctx, j, targetBytes, link, -1)
+	var quick *Plan
+	var quickOutcomes []Outcome
+	var err error
+	if len(j.Blocks) > largeJob {
+		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, layout.Options{OnePass: true})
+	}
+	if quick == nil && ctx.Err() == nil {
+		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, layout.Options{MaxNodes: -1})
+	}
 	if need := (*NeedError)(nil); layoutNodes < 0 || errors.As(err, &need) && need.TargetBytes == targetBytes {
 		return quick, quickOutcomes, err
 	}
 	if quick != nil && (quick.StallNanos() == 0 || !quick.tightened) {
 		return quick, quickOutcomes, nil // a search gives the same choice other addresses
 	}
-	p, outcomes, err := within(ctx, j, targetBytes, link, layoutNodes)
+	p, outcomes, err := within(ctx, j, targetBytes, link, layout.Options{MaxNodes: layoutNodes})
 	if quick != nil && (p == nil || p.StallNanos() > quick.StallNanos()) {
 		return quick, quickOutcomes, nil
 	}
 	return p, outcomes, err
 }
 
-// within is Make with one effort for addresses.
-func within(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {
+// within is Make with one effort for addresses. The card is planned for a level, as if it were no larger, until what is on it at once is given addresses within the
+// target. Levels do not depend on the target, and all up to it are tried before one is refused: a target above one that there is a plan for has a plan, too.
+func within(ctx context.Context, j *Job, targetBytes uint64, link Link, effort layout.Options) (*Plan, []Outcome, error) {
+	levels := j.levels()
+	top, _ := slices.BinarySearch(levels, targetBytes+1)
+	if top--; top < 0 {
+		// One step needs more: what it is says whoever plans for it.
+		_, outcomes, err := choose(ctx, j, targetBytes, link)
+		return nil, outcomes, cmp.Or(err, errNoAddresses(targetBytes))
+	}
 	var outcomes []Outcome
-	inner := targetBytes
-	for range maxTightenings {
-		var best *Plan
-		var err error
-		if best, outcomes, err = choose(ctx, j, inner, link); err != nil {
+	tried := make([]bool, top+1)
+	for at := top; at >= 0; {
+		tried[at] = true
+		best, tries, err := choose(ctx, j, levels[at], link)
+		outcomes = tries
+		if need := (*NeedError)(nil); errors.As(err, &need) {
+			at = nextLevel(levels, tried, at, 0)
+			continue
+		}
+		if err != nil {
 			return nil, outcomes, err
 		}
-		nodes, placing := layoutNodes, ctx
+		effort, placing := effort, ctx
 		if ctx.Err() != nil { // what there is gets its addresses all the same, without a search
-			nodes, placing = -1, context.WithoutCancel(ctx)
+			effort, placing = layout.Options{MaxNodes: -1}, context.WithoutCancel(ctx)
 		}
-		best.TargetBytes, best.tightened = targetBytes, inner < targetBytes
-		height, err := best.place(placing, j, nodes)
+		best.TargetBytes, best.tightened = targetBytes, at < top
+		height, err := best.place(placing, j, effort)
 		if err != nil {
 			return nil, outcomes, err
 		}
@@ -276,13 +298,77 @@ func within(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNo
 		if err := ctx.Err(); err != nil {
 			return nil, outcomes, err // with more time, it might have been given addresses
 		}
-		if over := height - targetBytes; over < inner {
-			inner -= over
-		} else {
-			break
+		at = nextLevel(levels, tried, at, height-targetBytes)
+	}
+	return nil, outcomes, errNoAddresses(targetBytes)
+}
+
+func errNoAddresses(targetBytes uint64) error {
+	return fmt.Errorf("no addresses were found within %d bytes for what is on the card at once", targetBytes)
+}
+
+// nextLevel is the one that is lower by what was too much, or, once there is none, the highest that was passed over; -1 when all were tried.
+func nextLevel(levels []uint64, tried []bool, at int, over uint64) int {
+	if levels[at] > over {
+		next, found := slices.BinarySearch(levels[:at], levels[at]-over)
+		if !found {
+			next--
+		}
+		if next >= 0 && !tried[next] {
+			return next
 		}
 	}
-	return nil, outcomes, fmt.Errorf("no addresses were found within %d bytes for what is on the card at once", targetBytes)
+	for next := len(tried) - 1; next >= 0; next-- {
+		if !tried[next] {
+			return next
+		}
+	}
+	return -1
+}
+
+// largeJob is how many blocks a job has from where on the other methods of one pass are left out where the first finds addresses for a level.
+const largeJob = 10_000
+
+// maxLevels is how many levels there are between the least that a step needs and the most that lives at once.
+const maxLevels = 256
+
+// levels are what the card is planned for, ascending: from what one step needs at least to what it needs without swapping.
+func (j *Job) levels() []uint64 {
+	need := make([]int64, len(j.StepNanos)+1)
+	stay := func(from, to int64, size uint64) {
+		need[from] += int64(size)
+		need[to] -= int64(size)
+	}
+	for i, b := range j.Blocks {
+		accesses := j.Accesses[i]
+		if len(accesses) == 0 || b.SizeBytes < MinBytes {
+			stay(b.Start, b.End, b.SizeBytes)
+			continue
+		}
+		last := int64(accesses[len(accesses)-1])
+		if b.Start < last {
+			stay(b.Start, b.Start+1, b.SizeBytes)
+		}
+		for _, a := range accesses[:len(accesses)-1] {
+			if int64(a) > b.Start {
+				stay(int64(a), int64(a)+1, b.SizeBytes)
+			}
+		}
+		stay(last, b.End, b.SizeBytes)
+	}
+	floor, sum := int64(0), int64(0)
+	for _, n := range need {
+		sum += n
+		floor = max(floor, sum)
+	}
+	bound := layout.LiveBound(j.Blocks)
+	levels := make([]uint64, 0, maxLevels+1)
+	for k := range uint64(maxLevels + 1) {
+		high, low := bits.Mul64(bound-uint64(floor), k)
+		step, _ := bits.Div64(high, low, maxLevels)
+		levels = append(levels, uint64(floor)+step)
+	}
+	return slices.Compact(levels)
 }
 
 // Choose is Make without addresses, for a card whose memory an allocator hands out: the sum of what is on the card stays within the target.
@@ -296,23 +382,59 @@ func Choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (*Plan, 
 	return choose(ctx, j, targetBytes, link)
 }
 
+// Again carries the trips of a plan out in a job that takes other times, without addresses.
+func Again(ctx context.Context, j *Job, p *Plan, link Link) (*Plan, error) {
+	if err := j.Check(); err != nil {
+		return nil, err
+	}
+	if err := link.check(); err != nil {
+		return nil, err
+	}
+	chosen := make([]Absence, len(p.Moves))
+	for i, m := range p.Moves {
+		chosen[i] = Absence{Block: m.Block, From: m.AfterStep, To: m.ForStep}
+	}
+	return simulate(ctx, j, chosen, p.TargetBytes, link)
+}
+
 // choose has every score choose, simulates each choice, and takes the one that waits least.
 func choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (best *Plan, outcomes []Outcome, err error) {
+	type tried struct {
+		plan *Plan
+		err  error
+		cut  bool
+	}
+	tries := make([]tried, len(Policies))
+	var group sync.WaitGroup
+	slots := make(chan struct{}, max(runtime.GOMAXPROCS(0), 1))
+	for i, policy := range Policies {
+		group.Add(1)
+		slots <- struct{}{}
+		go func() {
+			defer func() {
+				<-slots
+				group.Done()
+			}()
+			t := &tries[i]
+			t.plan, t.err = simulate(ctx, j, policy.choose(ctx, j, targetBytes, link), targetBytes, link)
+			t.cut = ctx.Err() != nil // what was chosen or simulated may be half done
+		}()
+	}
+	group.Wait()
 	var firstErr error
-	for _, policy := range Policies {
-		p, err := simulate(ctx, j, policy.choose(ctx, j, targetBytes, link), targetBytes, link)
-		if ctx.Err() != nil {
-			break // what was chosen or simulated is half done
-		}
-		if err != nil {
-			firstErr = errors.Join(firstErr, err)
-			outcomes = append(outcomes, Outcome{Policy: policy.Name, Err: err.Error()})
-			continue
-		}
-		p.Policy = policy.Name
-		outcomes = append(outcomes, Outcome{Policy: policy.Name, StallNanos: p.StallNanos(), MovedBytes: p.MovedBytes()})
-		if best == nil || p.StallNanos() < best.StallNanos() || p.StallNanos() == best.StallNanos() && p.MovedBytes() < best.MovedBytes() {
-			best = p
+	for i, t := range tries {
+		name := Policies[i].Name
+		switch p := t.plan; {
+		case t.cut:
+		case t.err != nil:
+			firstErr = errors.Join(firstErr, t.err)
+			outcomes = append(outcomes, Outcome{Policy: name, Err: t.err.Error()})
+		default:
+			p.Policy = name
+			outcomes = append(outcomes, Outcome{Policy: name, StallNanos: p.StallNanos(), MovedBytes: p.MovedBytes()})
+			if best == nil || p.StallNanos() < best.StallNanos() || p.StallNanos() == best.StallNanos() && p.MovedBytes() < best.MovedBytes() {
+				best = p
+			}
 		}
 	}
 	if best == nil && ctx.Err() != nil {
@@ -327,12 +449,13 @@ func choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (best *P
 }
 
 // place gives the pieces addresses.
-func (p *Plan) place(ctx context.Context, j *Job, nodes int64) (height uint64, err error) {
+func (p *Plan) place(ctx context.Context, j *Job, effort layout.Options) (height uint64, err error) {
 	blocks := make([]layout.Block, len(p.Pieces))
 	for i, piece := range p.Pieces {
 		blocks[i] = layout.Block{Start: piece.From, End: piece.To, SizeBytes: j.Blocks[piece.Block].SizeBytes}
 	}
-	r, err := layout.Plan(ctx, blocks, layout.Options{MaxNodes: nodes, GoalBytes: p.TargetBytes, OnlyGoal: true})
+	effort.GoalBytes, effort.OnlyGoal = p.TargetBytes, true
+	r, err := layout.Plan(ctx, blocks, effort)
 	if err != nil {
 		return 0, err
 	}

@@ -1,8 +1,10 @@
 package swap
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/gresize/gresize/estimator/planning/layout"
@@ -108,23 +110,7 @@ func TestBadJobsAreRefused(t *testing.T) {
 // used, transfers of one direction follow each other, and time never goes backwards.
 func TestPlansHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		steps := rapid.IntRange(2, 30).Draw(t, "steps")
-		j := &Job{}
-		for range steps {
-			j.StepNanos = append(j.StepNanos, rapid.Int64Range(1, 3000).Draw(t, "nanos"))
-		}
-		for range rapid.IntRange(1, 25).Draw(t, "blocks") {
-			start := rapid.IntRange(0, steps-1).Draw(t, "start")
-			end := rapid.IntRange(start+1, steps).Draw(t, "end")
-			j.Blocks = append(j.Blocks, layout.Block{Start: int64(start), End: int64(end), SizeBytes: rapid.Uint64Range(0, 4).Draw(t, "mib") * mib})
-			var accesses []int32
-			for s := start; s < end; s++ {
-				if rapid.IntRange(0, 3).Draw(t, "use") == 0 {
-					accesses = append(accesses, int32(s))
-				}
-			}
-			j.Accesses = append(j.Accesses, accesses)
-		}
+		j := drawn(t)
 		bound := layout.LiveBound(j.Blocks)
 		target := bound * rapid.Uint64Range(30, 110).Draw(t, "percent") / 100
 		p, _, err := Make(t.Context(), j, target, slowLink, 500)
@@ -146,6 +132,101 @@ func TestPlansHold(t *testing.T) {
 		}
 		hold(t, j, p, target)
 	})
+}
+
+// TestAPlanForLessIsAPlanForMore: where a target has a plan, each larger one has.
+func TestAPlanForLessIsAPlanForMore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		j := drawn(t)
+		bound := layout.LiveBound(j.Blocks)
+		planned := uint64(0)
+		for percent := uint64(40); percent <= 110; percent += 10 {
+			target := bound * percent / 100
+			p, _, err := Make(t.Context(), j, target, slowLink, -1)
+			switch {
+			case err == nil:
+				hold(t, j, p, target)
+				planned = cmp.Or(planned, target)
+			case planned > 0:
+				t.Fatalf("%d has a plan, %d has none: %v", planned, target, err)
+			}
+		}
+	})
+}
+
+// TestChosenAsByLookingAtAll: the trees choose what is chosen by looking at each absence, each time.
+func TestChosenAsByLookingAtAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		j := drawn(t)
+		target := layout.LiveBound(j.Blocks) * rapid.Uint64Range(30, 100).Draw(t, "percent") / 100
+		all := j.absences()
+		for name, score := range map[string]func(s *situation) func(a Absence) float64{
+			"DOA": func(s *situation) func(a Absence) float64 { return s.duration },
+			"SWDOA": func(s *situation) func(a Absence) float64 {
+				return s.weight
+			},
+			"relief": func(s *situation) func(a Absence) float64 {
+				return func(a Absence) float64 {
+					return relief(a, s.weight(a), s.duration(a), float64(j.Blocks[a.Block].SizeBytes))
+				}
+			},
+		} {
+			var want []Absence
+			taken := make([]bool, len(all))
+			s := look(j, target, slowLink)
+			for {
+				peak := 0
+				for i, l := range s.load {
+					if l > s.load[peak] {
+						peak = i
+					}
+				}
+				for i, n := range j.StepNanos {
+					s.over[i+1] = s.over[i] + float64(max(s.load[i]-s.target, 0))*float64(n)
+				}
+				best := -1
+				for i, a := range all {
+					if !taken[i] && int(a.From) < peak && peak < int(a.To) && (best < 0 || score(s)(a) > score(s)(all[best])) {
+						best = i
+					}
+				}
+				if s.load[peak] <= s.target || best < 0 {
+					break
+				}
+				taken[best] = true
+				want = append(want, all[best])
+				for i := all[best].From + 1; i < all[best].To; i++ {
+					s.load[i] -= int64(j.Blocks[all[best].Block].SizeBytes)
+				}
+			}
+			policy := Policies[slices.IndexFunc(Policies, func(p Policy) bool { return p.Name == name })]
+			if got := policy.choose(t.Context(), j, target, slowLink); !slices.Equal(got, want) {
+				t.Fatalf("%s: %v, want %v", name, got, want)
+			}
+		}
+	})
+}
+
+// drawn is a random job.
+func drawn(t *rapid.T) *Job {
+	steps := rapid.IntRange(2, 30).Draw(t, "steps")
+	j := &Job{}
+	for range steps {
+		j.StepNanos = append(j.StepNanos, rapid.Int64Range(1, 3000).Draw(t, "nanos"))
+	}
+	for range rapid.IntRange(1, 25).Draw(t, "blocks") {
+		start := rapid.IntRange(0, steps-1).Draw(t, "start")
+		end := rapid.IntRange(start+1, steps).Draw(t, "end")
+		j.Blocks = append(j.Blocks, layout.Block{Start: int64(start), End: int64(end), SizeBytes: rapid.Uint64Range(0, 4).Draw(t, "mib") * mib})
+		var accesses []int32
+		for s := start; s < end; s++ {
+			if rapid.IntRange(0, 3).Draw(t, "use") == 0 {
+				accesses = append(accesses, int32(s))
+			}
+		}
+		j.Accesses = append(j.Accesses, accesses)
+	}
+	return j
 }
 
 // failer is what a test and a property have in common.
@@ -200,7 +281,6 @@ func hold(t failer, j *Job, p *Plan, target uint64) {
 	}
 }
 
-// TestTheEndOfTheContext: what was found by then is placed or refused, and nothing is called impossible for want of time.
 // TestAPlanThatCannotGetBetterIsTaken: no effort is spent on other addresses for the same choice.
 func TestAPlanThatCannotGetBetterIsTaken(t *testing.T) {
 	j := training(300, 1, 10_000)
@@ -215,6 +295,7 @@ func TestAPlanThatCannotGetBetterIsTaken(t *testing.T) {
 	}
 }
 
+// TestTheEndOfTheContext: what was found by then is placed or refused, and nothing is called impossible for want of time.
 func TestTheEndOfTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
