@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
+	"time"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
@@ -18,13 +20,18 @@ import (
 // recordedOn is the card on which a program is recorded that its own card is too small for.
 const recordedOn = int64(1) << 40
 
-// shares of what the allocator may take for which a plan is made, one after the other until the program runs within the target: PyTorch's segments take more
-// than the blocks in them, and the program may hold on to a tensor that the plan sent away.
-var shares = []float64{0.98, 0.94, 0.90, 0.85, 0.79, 0.72, 0.64}
+// A plan is made for all that the allocator may take, then for a step less, until PyTorch's allocator is foreseen to hold it: its segments take more than the
+// blocks in them.
+const (
+	planStep    = 0.98
+	mostPlanned = 40
+	// mostTried bounds the runs with a plan: what was foreseen is found wrong there where the program does not do the same again.
+	mostTried = 3
+)
 
 // Fitted is how a program fits a target.
 type Fitted struct {
-	// Before is the run without a plan, After the one that carried the plan out on a card of the target's size; its estimate is zero where none was needed or found.
+	// Before is the run as it is, After the one on a card of the target's size; its estimate is zero where none was needed or found.
 	Before, After estimator.Estimate
 	// Plan is nil where the program fits as it is.
 	Plan *Plan
@@ -32,8 +39,10 @@ type Fitted struct {
 	Carried Carried
 	// StepSeconds is the time of a training step by the roofline of its operators; zero where it is not known.
 	StepSeconds utilization.Interval
-	// Tries is how many plans were carried out.
-	Tries int
+	// Planning is how long it took to plan, without the runs.
+	Planning time.Duration
+	// Tried is how many runs were made with a plan.
+	Tried int
 }
 
 // FailedError says that the program did not come to an answer without a plan.
@@ -47,14 +56,25 @@ func (e *FailedError) Error() string {
 	return "the program could not be recorded: " + reason
 }
 
-// Fit runs a program on the virtual GPU, plans what goes to host memory, and runs it again with the plan on a card of targetBytes, until it runs there. o names the
-// command, the card that is modelled and the run's limits. tell is told what is being done.
-func Fit(ctx context.Context, o probe.Options, targetBytes int64, link swap.Link, tell func(string)) (*Fitted, error) {
-	o.Quick = true
-	recording := o
-	recording.CapacityBytes = max(o.GPU.Total.Bytes, recordedOn)
+// Request is what is asked of Fit.
+type Request struct {
+	// Run names the command, the card that is modelled and the limits of a run on the virtual GPU.
+	Run         probe.Options
+	TargetBytes int64
+	Link        swap.Link
+	// Expandable lets the job's allocator use expandable segments; where they suffice, nothing is moved.
+	Expandable bool
+	// Tell is told what is being done.
+	Tell func(string)
+}
+
+// Fit records a program on the virtual GPU, plans what goes to host memory, and runs it once more, with the plan, on a card of the target's size.
+func Fit(ctx context.Context, q Request) (*Fitted, error) {
+	q.Run.Quick = true
+	recording := q.Run
+	recording.CapacityBytes = max(q.Run.GPU.Total.Bytes, recordedOn)
 	recording.Recording.Parts = []trace.Part{trace.PartOperators, trace.PartSaved}
-	tell("recording a run")
+	q.Tell("recording a run")
 	result, err := probe.Run(ctx, recording)
 	if err != nil {
 		return nil, err
@@ -64,50 +84,105 @@ func Fit(ctx context.Context, o probe.Options, targetBytes int64, link swap.Link
 	if !ok || result.Estimate.Confidence == estimator.Unknown || !ran(result) {
 		return f, &FailedError{result}
 	}
-	if largest.ComfortableHighBytes <= targetBytes {
+	if largest.ComfortableHighBytes <= q.TargetBytes {
 		return f, nil
 	}
-	r, err := read(result.Bundle)
+	allocatorBytes := q.TargetBytes - largest.OutsideBytes
+	if allocatorBytes <= 0 {
+		return f, &NeedError{NeedBytes: largest.OutsideBytes, AllocatorBytes: q.TargetBytes, Outside: true}
+	}
+	r, err := read(result.Bundle, q.Run.GPU)
 	if err != nil {
 		return f, err
 	}
-	f.StepSeconds = stepSeconds(result.Bundle, o.GPU)
-	o.Recording.Parts = []trace.Part{trace.PartSaved}
-	o.CapacityBytes = targetBytes
-	var last error
-	for i, share := range shares {
-		allocator := int64(float64(targetBytes-largest.OutsideBytes) * share)
-		if allocator <= 0 {
-			return f, &NeedError{NeedBytes: largest.OutsideBytes, AllocatorBytes: targetBytes, Outside: true}
-		}
-		tell(fmt.Sprintf("planning, %d of %d", i+1, len(shares)))
-		plan, err := r.plan(ctx, Options{TargetBytes: targetBytes, AllocatorBytes: allocator, Link: link, StepSeconds: f.StepSeconds.Value})
-		if err != nil {
-			if need := (*NeedError)(nil); errors.As(err, &need) && last != nil {
-				return f, last
-			}
-			return f, err
-		}
-		if o.Plan, err = json.Marshal(plan); err != nil {
-			return f, err
-		}
-		tell(fmt.Sprintf("running with the plan, %d of %d", i+1, len(shares)))
-		result, err := probe.Run(ctx, o)
-		if err != nil {
-			return f, err
-		}
-		f.Tries++
-		if carried := carriedOut(result.Bundle); ran(result) && result.Estimate.Fits && carried.Followed > 0 {
-			f.Plan, f.After, f.Carried = plan, result.Estimate, carried
-			return f, nil
-		}
-		last = fmt.Errorf("with a plan for %d bytes of live blocks it does not run on a card of %d", allocator, targetBytes)
-		if !ran(result) && result.Estimate.Fits {
-			last = fmt.Errorf("with a plan the program ends with an error of its own: %w", &FailedError{result})
+	f.StepSeconds = r.times.step
+	q.Tell("planning")
+	begin := time.Now()
+	plans, err := r.plans(ctx, q, allocatorBytes)
+	f.Planning = time.Since(begin)
+	for i, plan := range plans[:min(len(plans), mostTried)] {
+		q.Tell(fmt.Sprintf("running with a plan, %d", i+1))
+		f.Tried++
+		var fits bool
+		if fits, err = f.try(ctx, q, plan); fits || err != nil {
 			break
 		}
+		err = fmt.Errorf("with a plan for %d bytes of live blocks it does not run on a card of %d bytes, though its recorded run would have", plan.AllocatorBytes, q.TargetBytes)
 	}
-	return f, last
+	return f, err
+}
+
+// try runs the program with a plan on a card of the target's size, and says whether it ran there.
+func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err error) {
+	o := q.Run
+	o.Recording.Parts = []trace.Part{trace.PartSaved}
+	o.CapacityBytes = q.TargetBytes
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	o.Env = plan.Environment(o.Env)
+	if o.Plan, err = json.Marshal(plan); err != nil {
+		return false, err
+	}
+	result, err := probe.Run(ctx, o)
+	if err != nil {
+		return false, err
+	}
+	carried := carriedOut(result.Bundle)
+	switch fits := ran(result) && result.Estimate.Fits; {
+	case fits && (carried.Followed > 0 || plan.Moves() == 0):
+		f.Plan, f.After, f.Carried = plan, result.Estimate, carried
+		return true, nil
+	case !fits && result.Estimate.Fits:
+		return false, fmt.Errorf("with a plan the program ends with an error of its own: %w", &FailedError{result})
+	}
+	return false, nil
+}
+
+// plans are those that the recorded run is foreseen to fit with, the best first: those with which the allocator never has to give back what it kept.
+func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (found []*Plan, err error) {
+	config := r.program.Config
+	if config.ExpandableSegments = config.ExpandableSegments || q.Expandable; q.Expandable {
+		nothing := r.nothing(q)
+		if f, err := r.foresee(nil, config, allocatorBytes); err == nil && f.roomy {
+			found = append(found, nothing)
+		}
+	}
+	var tight []*Plan
+	var smallest int64
+	bytes := float64(allocatorBytes)
+	for range mostPlanned {
+		plan, err := r.plan(ctx, Options{TargetBytes: q.TargetBytes, AllocatorBytes: int64(bytes), Link: q.Link})
+		if need := (*NeedError)(nil); errors.As(err, &need) && smallest > 0 {
+			break // a plan for more was possible
+		}
+		if err != nil {
+			return found, err
+		}
+		plan.ExpandableSegments = q.Expandable
+		f, err := r.foresee(plan, config, allocatorBytes)
+		if err != nil {
+			return found, err
+		}
+		if f.roomy {
+			found = append(found, plan)
+			if len(found) == mostTried {
+				break
+			}
+		} else if f.fits {
+			tight = append(tight, plan)
+		} else if f, err = r.foresee(plan, config, replay.Unlimited); err != nil {
+			return found, err
+		}
+		if smallest == 0 || f.peakBytes < smallest {
+			smallest = f.peakBytes
+		}
+		bytes *= planStep
+	}
+	if found = append(found, tight...); len(found) == 0 {
+		return nil, &NeedError{NeedBytes: smallest, AllocatorBytes: allocatorBytes, Segments: true}
+	}
+	return found, nil
 }
 
 // ran says whether a run came to its end, or to where it was stopped.
@@ -122,15 +197,4 @@ func carriedOut(b *trace.Bundle) (c Carried) {
 		}
 	}
 	return c
-}
-
-func stepSeconds(b *trace.Bundle, card *gpu.Profile) utilization.Interval {
-	s, err := utilization.Read(b.Ranks[0].Parts[trace.PartOperators])
-	if err != nil {
-		return utilization.Interval{}
-	}
-	if a := utilization.Estimate(s, card); a.Confidence != estimator.Unknown {
-		return a.StepSeconds
-	}
-	return utilization.Interval{}
 }

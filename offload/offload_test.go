@@ -3,6 +3,7 @@ package offload
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,7 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/planning"
+	"github.com/gresize/gresize/estimator/planning/layout"
 	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -73,7 +78,7 @@ func TestFit(t *testing.T) {
 	}
 	options := probe.Options{Command: []string{torchtest.Python(t, "2.6.0"), "deep.py"}, Dir: "testdata", GPU: card, Budget: 5 * time.Minute, LibDir: libDir(t), NoSandbox: true}
 	fit := func(target int64) (*Fitted, error) {
-		return Fit(t.Context(), options, target, swap.PublishedLink, func(string) {})
+		return Fit(t.Context(), Request{Run: options, TargetBytes: target, Link: swap.PublishedLink, Tell: func(what string) { t.Log(what) }})
 	}
 	const mib = int64(1) << 20
 	f, err := fit(700 * mib)
@@ -82,7 +87,8 @@ func TestFit(t *testing.T) {
 	}
 	before, _ := f.Before.Largest()
 	after, _ := f.After.Largest()
-	if f.Plan == nil || before.ComfortableBytes < 1000*mib || after.ComfortableBytes > 700*mib || f.Carried.Moves == 0 || f.Carried.Followed < 3 || f.Plan.HostBytes == 0 {
+	if f.Plan == nil || before.ComfortableBytes < 1000*mib || after.ComfortableBytes > 700*mib || f.Carried.Moves == 0 || f.Carried.Followed < 3 || f.Plan.HostBytes == 0 ||
+		f.Tried != 1 || f.Carried.Revived > 0 || f.Carried.Late > 0 || f.Plan.Slowdown == nil || f.Plan.Slowdown.Low > f.Plan.Slowdown.High {
 		t.Errorf("before %d MiB, after %d MiB, %+v, %+v", before.ComfortableBytes/mib, after.ComfortableBytes/mib, f.Carried, f.Plan)
 	}
 	if f, err := fit(8192 * mib); err != nil || f.Plan != nil {
@@ -92,6 +98,95 @@ func TestFit(t *testing.T) {
 		t.Error("a plan for less than the parameters")
 	} else {
 		t.Log(err)
+	}
+}
+
+// TestEnvironment: what the plan says of the allocator is put beside what is set already, where PyTorch reads it.
+func TestEnvironment(t *testing.T) {
+	for _, c := range []struct{ name, before, after string }{
+		{"nothing is set", "A=1", "A=1 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		{"others are", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True"},
+		{"it is", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False,max_split_size_mb:64", "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64,expandable_segments:True"},
+		{"twice", "PYTORCH_CUDA_ALLOC_CONF=a:1 PYTORCH_CUDA_ALLOC_CONF=b:1", "PYTORCH_CUDA_ALLOC_CONF=a:1 PYTORCH_CUDA_ALLOC_CONF=b:1,expandable_segments:True"},
+		{"empty", "PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_CUDA_ALLOC_CONF= PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+		{"the newer name", "PYTORCH_CUDA_ALLOC_CONF=a:1 PYTORCH_ALLOC_CONF=b:1", "PYTORCH_CUDA_ALLOC_CONF=a:1 PYTORCH_ALLOC_CONF=b:1,expandable_segments:True"},
+	} {
+		before := strings.Fields(c.before)
+		if got := strings.Join((&Plan{ExpandableSegments: true}).Environment(before), " "); got != c.after {
+			t.Errorf("%s: %s, want %s", c.name, got, c.after)
+		}
+		if got := strings.Join((&Plan{}).Environment(before), " "); got != c.before || strings.Join(before, " ") != c.before {
+			t.Errorf("%s: %s without the plan", c.name, got)
+		}
+	}
+}
+
+// TestForeseen: what leaves is freed at its event and asked for again, and the same iteration of the record that was planned never takes more than the plan's bytes.
+func TestForeseen(t *testing.T) {
+	const mib = 1 << 20
+	program := &replay.Program{Version: allocator.Version{Major: 2, Minor: 6}}
+	var lines []string
+	note := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	note(`{"saved":1,"lost":0}`)
+	allocs, frees := 0, 0
+	alloc := func(block int32, bytes uint64) {
+		program.Ops = append(program.Ops, replay.Op{Kind: replay.OpAlloc, Block: block, Bytes: bytes})
+		program.Answers = append(program.Answers, replay.Answer{HasAddr: true, Addr: uint64(block+1) << 32})
+		allocs++
+	}
+	free := func(block int32) {
+		program.Ops = append(program.Ops, replay.Op{Kind: replay.OpFree, Block: block})
+		program.Answers = append(program.Answers, replay.Answer{})
+		frees++
+	}
+	const layers, each = 12, 40 * mib
+	for step := range int32(3) {
+		note(`{"begin":%d,"at":[%d,%d]}`, step+1, allocs, frees)
+		for i := range int32(layers) {
+			block := step*layers + i
+			alloc(block, each)
+			note(`{"save":%d,"at":[%d,%d],"prefix":%d,"address":%d,"bytes":%d}`, i, allocs, frees, i+1, uint64(block+1)<<32, each)
+			if i > 0 {
+				note(`{"alone":%d,"at":[%d,%d]}`, i-1, allocs, frees)
+			}
+		}
+		for i := int32(layers - 1); i >= 0; i-- {
+			note(`{"take":%d,"of":%d,"at":[%d,%d]}`, i, step+1, allocs, frees)
+			free(step*layers + i)
+		}
+	}
+	program.Blocks = allocs
+	lives, err := planning.OfProgram(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSaved([]byte(strings.Join(lines, "\n")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRecord(program, lives, s)
+	plan, err := r.plan(t.Context(), Options{AllocatorBytes: 6 * each, Link: swap.PublishedLink})
+	if err != nil || plan.Moves() < 6 {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	with, err := r.with(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := planning.OfProgram(with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bound := layout.LiveBound(after.Blocks); bound > 6*each || len(after.Blocks) != allocs+3*plan.Moves() {
+		t.Errorf("%d MiB live at once, %d blocks of %d and %d moves", bound/mib, len(after.Blocks), allocs, plan.Moves())
+	}
+	for bytes, fits := range map[int64]bool{6*each + 20*mib: true, 5 * each: false} {
+		if f, err := r.foresee(plan, allocator.Config{}, bytes); err != nil || f.fits != fits {
+			t.Errorf("on a card of %d MiB: %+v, %v", bytes/mib, f, err)
+		}
+	}
+	if f, err := r.foresee(nil, allocator.Config{}, 11*each); err != nil || f.fits {
+		t.Errorf("without a plan on a card that is too small: %+v, %v", f, err)
 	}
 }
 

@@ -15,6 +15,7 @@ var ErrInvalid = errors.New("invalid record of saved tensors")
 
 const (
 	maxEvents = 1 << 20
+	maxCalls  = 1 << 20
 	maxBytes  = 1 << 48
 )
 
@@ -32,6 +33,8 @@ type event struct {
 	bytes   uint64
 	// Of a take: the iteration in which the tensor was saved.
 	of int64
+	// calls is how many operators of the step that was looked at had been called; -1 in other steps.
+	calls int
 }
 
 // iteration is what lies between two beginnings: a forward and a backward pass.
@@ -41,6 +44,10 @@ type iteration struct {
 	// whole: another iteration followed, or the run's end is known to lie after it.
 	whole  bool
 	events []event
+	// alone is, by the tensor that a storage was saved with first, the first event at which autograd alone held it.
+	alone map[int]int
+	// calls is how many operators of the step that was looked at had been called before and after; -1 in other steps.
+	callsFrom, callsTo int
 }
 
 // Carried is what a process did with a plan.
@@ -71,6 +78,8 @@ type line struct {
 	Begin   *int64   `json:"begin"`
 	Save    *int     `json:"save"`
 	Take    *int     `json:"take"`
+	Alone   *int     `json:"alone"`
+	Calls   *int     `json:"calls"`
 	Of      int64    `json:"of"`
 	At      place    `json:"at"`
 	Prefix  uint32   `json:"prefix"`
@@ -122,21 +131,27 @@ func (s *saved) add(l *line) error {
 			return fmt.Errorf("at: %v comes before %v", l.At, before)
 		}
 	}
+	calls := -1
+	if l.Calls != nil {
+		if calls = *l.Calls; calls < 0 || calls > maxCalls {
+			return fmt.Errorf("calls: %d is impossible", calls)
+		}
+	}
 	switch {
 	case l.Carried != nil:
 		s.carried = l.Carried
 		return nil
 	case l.Begin != nil:
 		if last != nil {
-			last.to, last.whole = l.At, true
+			last.to, last.whole, last.callsTo = l.At, true, calls
 		}
-		s.iterations = append(s.iterations, &iteration{number: *l.Begin, from: l.At, to: l.At})
+		s.iterations = append(s.iterations, &iteration{number: *l.Begin, from: l.At, to: l.At, alone: map[int]int{}, callsFrom: calls, callsTo: calls})
 		return nil
 	case last == nil:
 		return nil // a newer recorder may say more
 	}
-	last.to = l.At
-	e := event{at: l.At}
+	last.to, last.callsTo = l.At, calls
+	e := event{at: l.At, calls: calls}
 	switch {
 	case l.Save != nil:
 		if l.Address == 0 && l.Bytes > 0 || l.Bytes > maxBytes {
@@ -148,6 +163,11 @@ func (s *saved) add(l *line) error {
 		}
 	case l.Take != nil:
 		e.take, e.ordinal, e.of = true, *l.Take, l.Of
+	case l.Alone != nil:
+		if *l.Alone >= 0 && *l.Alone < last.saves() {
+			last.alone[*l.Alone] = len(last.events)
+		}
+		return nil
 	default:
 		return nil
 	}
@@ -173,4 +193,14 @@ func (it *iteration) last() uint32 {
 		}
 	}
 	return 0
+}
+
+// prefixes are the names of all saved tensors.
+func (it *iteration) prefixes() (names []uint32) {
+	for _, e := range it.events {
+		if !e.take {
+			names = append(names, e.prefix)
+		}
+	}
+	return names
 }

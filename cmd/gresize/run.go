@@ -25,7 +25,7 @@ import (
 type runFlags struct {
 	estimateFlags
 	target, plan, out, pcie string
-	onlyPlan                bool
+	onlyPlan, expandable    bool
 }
 
 func newRunCommand() *cobra.Command {
@@ -62,6 +62,7 @@ EXIT STATUS
 	f.StringVar(&flags.plan, "plan", "", "carry out the plan in `FILE`")
 	f.StringVarP(&flags.out, "output", "o", "", "write the plan to `FILE`")
 	f.BoolVar(&flags.onlyPlan, "only-plan", false, "make the plan and try it, and do not start the command")
+	f.BoolVar(&flags.expandable, "expandable", false, "let PyTorch's allocator use expandable segments, and move nothing where they suffice")
 	f.StringVar(&flags.pcie, "pcie", "", "rate of a transfer in each direction, such as 12GB/s (default: 13.2GB/s out, 12.2GB/s in)")
 	f.StringVar(&flags.gpu, "gpu", gpu.DefaultID, "GPU `model` that the command will run on, see gresize gpu list")
 	f.DurationVar(&flags.budget, "budget", probe.DefaultBudget, "time that each run on the virtual GPU may take")
@@ -83,38 +84,39 @@ func runWithPlan(cmd *cobra.Command, flags runFlags, args []string) error {
 		if flags.onlyPlan || flags.out != "" {
 			return usageError(errors.New("run: --plan carries out a plan that is there; --only-plan and -o make one"))
 		}
-		if _, err := offload.ReadFile(flags.plan); err != nil {
+		plan, err := offload.ReadFile(flags.plan)
+		if err != nil {
 			return err
 		}
-		return start(flags.plan, args)
+		return start(plan, flags.plan, args)
 	}
-	path, err := flags.makePlan(cmd, args)
+	plan, path, err := flags.makePlan(cmd, args)
 	if err != nil || flags.onlyPlan {
 		return err
 	}
-	return start(path, args)
+	return start(plan, path, args)
 }
 
-// makePlan finds a plan for the target, prints what it does, and keeps it. Without a file it is empty: the command fits as it is.
-func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (path string, err error) {
+// makePlan finds a plan for the target, prints what it does, and keeps it. Without one, the command fits as it is.
+func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (plan *offload.Plan, path string, err error) {
 	target, err := parseSize(flags.target)
 	if err != nil {
-		return "", usageError(fmt.Errorf("--target: %w", err))
+		return nil, "", usageError(fmt.Errorf("--target: %w", err))
 	}
 	link, err := linkOf(flags.pcie)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	if flags.steps < 1 || flags.budget <= 0 {
-		return "", usageError(errors.New("run: --steps and --budget must be positive"))
+		return nil, "", usageError(errors.New("run: --steps and --budget must be positive"))
 	}
 	profile, err := gpu.Load(flags.gpu)
 	if err != nil {
-		return "", usageError(err)
+		return nil, "", usageError(err)
 	}
 	if flags.out != "" {
 		if err := canWrite(flags.out); err != nil {
-			return "", usageError(fmt.Errorf("run: -o: %w", err))
+			return nil, "", usageError(fmt.Errorf("run: -o: %w", err))
 		}
 	}
 	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
@@ -124,16 +126,17 @@ func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (path string,
 		stop = progress.working(what)
 	}
 	o := probe.Options{Command: args, GPU: profile, Devices: 1, Steps: flags.steps, Budget: flags.budget, NoSandbox: flags.noSandbox}
-	fitted, err := offload.Fit(cmd.Context(), o, int64(target), link, tell)
+	fitted, err := offload.Fit(cmd.Context(), offload.Request{Run: o, TargetBytes: int64(target), Link: link, Expandable: flags.expandable, Tell: tell})
 	stop()
 	if err != nil {
-		return "", flags.refused(cmd.OutOrStdout(), fitted, err)
+		return nil, "", flags.refused(cmd.OutOrStdout(), fitted, err)
 	}
 	printFitted(cmd.OutOrStdout(), fitted, int64(target))
 	if fitted.Plan == nil {
-		return "", nil
+		return nil, "", nil
 	}
-	return flags.keep(fitted.Plan)
+	path, err = flags.keep(fitted.Plan)
+	return fitted.Plan, path, err
 }
 
 // refused says why there is no plan, with the exit status.
@@ -148,6 +151,9 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 		where := "at one moment of an iteration"
 		if need.Outside {
 			where = "where nothing can be moved"
+		}
+		if need.Segments {
+			where = "in the segments of PyTorch's allocator"
 		}
 		fmt.Fprintf(w, "no plan for %s\n  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
 			flags.target, exactSize(uint64(need.NeedBytes)), where, exactSize(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
@@ -174,21 +180,27 @@ func printFitted(w io.Writer, f *offload.Fitted, target int64) {
 		return
 	}
 	after, _ := f.After.Largest()
-	moves := 0
-	for _, it := range f.Plan.Iterations {
-		moves += len(it.Moves)
+	moves := f.Plan.Moves()
+	with := "a plan"
+	if f.Plan.ExpandableSegments {
+		with = "expandable segments and a plan"
+		if moves == 0 {
+			with = "expandable segments"
+		}
 	}
-	fmt.Fprintf(w, "fits %s with a plan: ran there, on the virtual GPU\n", exactSize(uint64(target)))
+	fmt.Fprintf(w, "fits %s with %s: ran there, on the virtual GPU\n", exactSize(uint64(target)), with)
 	fmt.Fprintf(w, "  without it   %s, %s in live blocks at the peak\n", exactSize(uint64(before.ComfortableBytes)), exactSize(uint64(before.PeakAllocatedBytes)))
 	fmt.Fprintf(w, "  with it      %s, %s in live blocks at the peak\n", exactSize(uint64(after.ComfortableBytes)), exactSize(uint64(after.PeakAllocatedBytes)))
+	if moves == 0 {
+		fmt.Fprintf(w, "  moved        nothing\n")
+		return
+	}
 	fmt.Fprintf(w, "  moved        %s of %s, %s to and from the host in an iteration, %s of pinned host memory\n", quantity.Count(moves, "storage"), quantity.Count(len(f.Plan.Iterations), "sequence"),
 		exactSize(uint64(f.Plan.MovedBytes)), exactSize(uint64(f.Plan.HostBytes)))
-	if f.StepSeconds.Value > 0 {
-		slower := func(step float64) float64 {
-			return 100 * float64(f.Plan.TotalNanos-f.Plan.BaseNanos) / 1e9 / step
-		}
-		fmt.Fprintf(w, "  time         %.0f %% slower (%.0f to %.0f %%) than a step of %s by roofline; no kernel was timed\n", slower(f.StepSeconds.Value), slower(f.StepSeconds.High), slower(f.StepSeconds.Low), duration(f.StepSeconds.Value))
+	if s := f.Plan.Slowdown; s != nil {
+		fmt.Fprintf(w, "  time         %.0f %% slower (%.0f to %.0f %%) than a step of %s by roofline; no kernel was timed\n", 100*s.Value, 100*s.Low, 100*s.High, duration(f.StepSeconds.Value))
 	}
+	fmt.Fprintf(w, "  planned in   %s, beside two runs on the virtual GPU\n", duration(f.Planning.Seconds()))
 }
 
 // keep writes the plan where it was asked for, or to a file that the command's processes read.
@@ -212,28 +224,28 @@ func (flags *runFlags) keep(p *offload.Plan) (path string, err error) {
 }
 
 // start becomes the command, with the layer that carries a plan out; without a plan, as it is.
-func start(plan string, args []string) error {
+func start(plan *offload.Plan, path string, args []string) error {
 	program, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
 	}
 	env := os.Environ()
-	if plan != "" {
+	if plan != nil {
+		env = plan.Environment(env)
+	}
+	if plan != nil && plan.Moves() > 0 {
 		dir, err := vgpu.Locate()
 		if err != nil {
 			return err
 		}
-		if plan, err = filepath.Abs(plan); err != nil {
+		if path, err = filepath.Abs(path); err != nil {
 			return err
 		}
+		layers := vgpu.PythonPath(dir, env)
 		env = slices.DeleteFunc(env, func(kv string) bool {
 			return strings.HasPrefix(kv, "GRESIZE_OFFLOAD_PLAN=") || strings.HasPrefix(kv, "PYTHONPATH=")
 		})
-		path := filepath.Join(dir, "python")
-		if before := os.Getenv("PYTHONPATH"); before != "" {
-			path += ":" + before
-		}
-		env = append(env, "GRESIZE_OFFLOAD_PLAN="+plan, "PYTHONPATH="+path)
+		env = append(env, "GRESIZE_OFFLOAD_PLAN="+path, layers)
 	}
 	return fmt.Errorf("run: %s: %w", program, syscall.Exec(program, args, env))
 }

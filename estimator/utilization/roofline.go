@@ -126,6 +126,22 @@ func Estimate(s *Stream, card *gpu.Profile) Advice {
 	return a
 }
 
+// CallSeconds is how long each operator of the step takes on the card, in the order of s.Calls; nil where there is nothing to reckon from.
+func CallSeconds(s *Stream, card *gpu.Profile) []float64 {
+	if unusable(s, card).Code != "" {
+		return nil
+	}
+	kinds := make([]float64, len(s.Operators))
+	for i, o := range s.Operators {
+		kinds[i] = newKernel(o, card, typical).seconds * o.Launches
+	}
+	calls := make([]float64, len(s.Calls))
+	for i, c := range s.Calls {
+		calls[i] = kinds[c]
+	}
+	return calls
+}
+
 func unusable(s *Stream, card *gpu.Profile) estimator.Reason {
 	switch {
 	case s.Compiled:

@@ -16,6 +16,7 @@ import (
 // Limits on a stream of operators; it comes from a user's process.
 const (
 	maxKinds     = 4096
+	maxCalls     = 1 << 17
 	maxTimes     = 64
 	maxNameBytes = 80
 	maxSeconds   = 24 * 3600
@@ -56,6 +57,8 @@ type Stream struct {
 	WallSeconds      []float64  `json:"wall_seconds"`
 	ProcessorSeconds []float64  `json:"processor_seconds"`
 	Operators        []Operator `json:"-"`
+	// Calls are the operators of the step in order, by their places in Operators; only where a plan is made of the run.
+	Calls []int32 `json:"-"`
 }
 
 // Read reads a stream. An error names the line.
@@ -105,10 +108,23 @@ func (s *Stream) readHead(text []byte) error {
 }
 
 func (s *Stream) add(text []byte) error {
-	var o Operator
-	if err := json.Unmarshal(text, &o); err != nil {
+	var line struct {
+		Operator
+		Calls []int32 `json:"calls"`
+	}
+	if err := json.Unmarshal(text, &line); err != nil {
 		return err
 	}
+	if len(s.Calls)+len(line.Calls) > maxCalls {
+		return fmt.Errorf("calls: more than %d", maxCalls)
+	}
+	for _, c := range line.Calls {
+		if c < 0 || int(c) >= len(s.Operators) {
+			return fmt.Errorf("calls: operator %d of %d", c, len(s.Operators))
+		}
+	}
+	s.Calls = append(s.Calls, line.Calls...)
+	o := line.Operator
 	if o.Name == "" {
 		return nil // a newer probe may say more
 	}

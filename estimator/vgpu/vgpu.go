@@ -75,7 +75,7 @@ func Environment(o Options, base []string) ([]string, error) {
 		env = append(env, "GRESIZE_VGPU_REPORT_DIR="+o.ReportDir)
 	}
 	if !o.WithoutPython {
-		env = append(env, "GRESIZE_VGPU_PYTHON="+filepath.Join(o.LibDir, "python"), "PYTHONPATH="+before(filepath.Join(o.LibDir, "python"), base, "PYTHONPATH"))
+		env = append(env, "GRESIZE_VGPU_PYTHON="+filepath.Join(o.LibDir, "python"), PythonPath(o.LibDir, base))
 	}
 	if o.MostRanks > 0 {
 		env = append(env, "GRESIZE_VGPU_MOST_RANKS="+strconv.Itoa(o.MostRanks))
@@ -96,6 +96,11 @@ func Environment(o Options, base []string) ([]string, error) {
 		env = append(env, "GRESIZE_PROBE_EVENTS=1")
 	}
 	return append(env, o.Recording.Environment()...), nil
+}
+
+// PythonPath is the variable, as KEY=VALUE, with which every Python of a process tree finds the Python layers first.
+func PythonPath(libDir string, base []string) string {
+	return "PYTHONPATH=" + before(filepath.Join(libDir, "python"), base, "PYTHONPATH")
 }
 
 // before puts path in front of the list that base has under name. An entry that

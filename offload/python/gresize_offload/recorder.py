@@ -1,4 +1,6 @@
-"""Notes what a plan is made from: which tensors autograd saves and takes back, in which order, and where in the allocator's history."""
+"""Notes what a plan is made from: which tensors autograd saves and takes back, in which order, and where in the allocator's history. It runs in a probe only."""
+from gresize_vgpu import ledger, operators
+
 from . import sequence
 
 MOST_EVENTS = 400000
@@ -11,33 +13,52 @@ class Recorder(sequence.Sequence):
         super().__init__(torch)
         self.lines = []
         self.lost = 0
-
-    def _place(self):
-        """How many blocks the allocator has handed out and got back: where its history is now."""
-        blocks = self.torch.cuda.memory_stats_as_nested_dict(self.torch.cuda.current_device()).get("allocation", {}).get("all", {})
-        return [blocks.get("allocated", 0), blocks.get("freed", 0)]
+        self.items = {}  # name of a storage -> tensors of it that autograd keeps
+        self.shared = {}  # name of a storage that somebody else holds, too -> the tensor that it was saved with first
+        self.holders = getattr(torch._C, "_storage_Use_Count", lambda name: 0)
 
     def _note(self, line):
-        if len(self.lines) < MOST_EVENTS:
-            self.lines.append(line)
-        else:
+        if len(self.lines) >= MOST_EVENTS:
             self.lost += 1
+            return
+        line["at"] = (ledger.place(self.torch) or (0, 0, 0))[1:]
+        if operators.looking is not None:
+            line["calls"] = len(operators.looking.calls)
+        self.lines.append(line)
 
     def begun(self):
-        self._note({"begin": self.iteration, "at": self._place()})
+        self._note({"begin": self.iteration})
+
+    def arriving(self):
+        for name, (iteration, ordinal) in list(self.shared.items()):
+            if self.holders(name) <= self.items[name]:
+                del self.shared[name]
+                if iteration == self.iteration:
+                    self._note({"alone": ordinal})
 
     def saved(self, item, tensor):
         storage = tensor.untyped_storage()
-        self._note({"save": item.ordinal, "at": self._place(), "prefix": self.prefix, "address": storage.data_ptr(), "bytes": storage.nbytes(), "device": tensor.device.index})
+        name = storage._cdata
+        self.items[name] = self.items.get(name, 0) + 1
+        if self.items[name] == 1:
+            self.shared[name] = self.iteration, item.ordinal
+        self._note({"save": item.ordinal, "prefix": self.prefix, "address": storage.data_ptr(), "bytes": storage.nbytes(), "device": tensor.device.index})
 
     def taken(self, item):
-        self._note({"take": item.ordinal, "of": item.iteration, "at": self._place()})
+        self._note({"take": item.ordinal, "of": item.iteration})
         return item.tensor
+
+    def forgotten(self, item):
+        name = item.tensor.untyped_storage()._cdata
+        self.items[name] -= 1
+        if self.items[name] == 0:
+            del self.items[name]
+            self.shared.pop(name, None)
 
     def step(self, *_):
         super().step()
         if self.torch.cuda.is_initialized():
-            self._note({"step": self.iteration, "at": self._place()})
+            self._note({"step": self.iteration})
 
 
 def begin(torch):

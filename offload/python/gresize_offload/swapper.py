@@ -44,7 +44,7 @@ class Swapper(sequence.Sequence):
                 self.by_prefix.setdefault((ordinal, prefix), []).append(iteration)
         self.following = None
         self.held = {}  # name of a storage -> Held
-        self.due = []  # event, order, what to do, Held
+        self.due = []  # event, whether it comes back, order, what to do, Held
         self.order = 0
         self.counts = {"iterations": 0, "followed": 0, "moves": 0, "moved_bytes": 0, "no_room": 0, "late": 0, "revived": 0}
 
@@ -52,7 +52,7 @@ class Swapper(sequence.Sequence):
 
     def begun(self):
         due, self.due = self.due, []
-        for _, _, action, held in due:  # of an iteration that did not come to its end
+        for _, _, _, action, held in due:  # of an iteration that did not come to its end
             if action == self.leave:
                 action(held)
         self.counts["iterations"] += 1
@@ -60,12 +60,12 @@ class Swapper(sequence.Sequence):
 
     def arriving(self):
         while self.due and self.due[0][0] <= self.event:
-            _, _, action, held = self.due.pop(0)
+            _, _, _, action, held = self.due.pop(0)
             action(held)
 
     def at(self, event, action, held):
         self.order += 1
-        bisect.insort(self.due, (event, self.order, action, held))
+        bisect.insort(self.due, (event, action == self.fetch, self.order, action, held))
 
     def saved(self, item, tensor):
         candidates = self.by_prefix.get((self.ordinal, self.prefix)) if self.following else None

@@ -1,0 +1,159 @@
+package offload
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/gresize/gresize/estimator/allocator/replay"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/planning"
+	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/utilization"
+)
+
+// record is what a run on the virtual GPU told about one process.
+type record struct {
+	program *replay.Program
+	lives   *planning.Lifetimes
+	saved   *saved
+	torch   string
+	// opAfterAlloc is how many requests come before a place, by blocks handed out.
+	opAfterAlloc []int32
+	frees        []int32 // by request: blocks given back before it
+	blockOf      []int32 // by request: 1 more than the block that it made
+	times        times
+}
+
+// read takes the parts of a bundle that a plan is made from. card is the one whose time is reckoned.
+func read(b *trace.Bundle, card *gpu.Profile) (*record, error) {
+	if len(b.Ranks) != 1 {
+		return nil, fmt.Errorf("the program ran as %d processes with a GPU; a plan is for one", len(b.Ranks))
+	}
+	p, err := replay.FromBundle(b, replay.OpenOptions{}, "the recorded run")
+	if err != nil {
+		return nil, err
+	}
+	if len(p.Start) > 0 {
+		return nil, errors.New("the record begins in mid-run")
+	}
+	lives, err := planning.OfProgram(p)
+	if err != nil {
+		return nil, err
+	}
+	data := b.Ranks[0].Parts[trace.PartSaved]
+	if len(data) == 0 {
+		return nil, errors.New("autograd saved no tensor on the card: there is no backward pass to plan for, or torch was there before gresize")
+	}
+	s, err := readSaved(data)
+	if err != nil {
+		return nil, err
+	}
+	r := newRecord(p, lives, s)
+	r.torch = b.Manifest.Versions.Torch
+	if stream, err := utilization.Read(b.Ranks[0].Parts[trace.PartOperators]); err == nil {
+		r.times = newTimes(s, stream, card)
+	}
+	return r, nil
+}
+
+func newRecord(p *replay.Program, lives *planning.Lifetimes, s *saved) *record {
+	r := &record{program: p, lives: lives, saved: s, opAfterAlloc: []int32{0}, frees: make([]int32, len(p.Ops)+1), blockOf: make([]int32, len(p.Ops))}
+	for i := range p.Ops {
+		r.frees[i+1] = r.frees[i]
+		switch op := &p.Ops[i]; {
+		case op.Kind == replay.OpAlloc && !(i < len(p.Answers) && p.Answers[i].OOM):
+			r.opAfterAlloc = append(r.opAfterAlloc, int32(i)+1)
+		case op.Kind == replay.OpFree:
+			r.frees[i+1]++
+		}
+	}
+	for i, block := range lives.Blocks {
+		if block.Start > 0 {
+			r.blockOf[block.Start-1] = int32(i) + 1
+		}
+	}
+	return r
+}
+
+// request is how many requests were made before a place.
+func (r *record) request(at place) (int, error) {
+	if at[0] >= int64(len(r.opAfterAlloc)) {
+		return 0, fmt.Errorf("%w: %d blocks handed out, the allocator's record has %d", ErrInvalid, at[0], len(r.opAfterAlloc)-1)
+	}
+	from, to := int(r.opAfterAlloc[at[0]]), len(r.program.Ops)
+	if at[0]+1 < int64(len(r.opAfterAlloc)) {
+		to = int(r.opAfterAlloc[at[0]+1]) - 1
+	}
+	return from + sort.Search(to-from, func(i int) bool { return int64(r.frees[from+i]) >= at[1] }), nil
+}
+
+// outside is the largest sum of live blocks before the first iteration: what no plan lowers.
+func (r *record) outside() int64 {
+	to, err := r.request(r.saved.iterations[0].from)
+	if err != nil {
+		return 0
+	}
+	load := make([]int64, to+2)
+	for _, b := range r.lives.Blocks {
+		if b.Start <= int64(to) {
+			load[b.Start] += int64(b.SizeBytes)
+			load[min(b.End, int64(to)+1)] -= int64(b.SizeBytes)
+		}
+	}
+	sum, most := int64(0), int64(0)
+	for _, l := range load {
+		sum += l
+		most = max(most, sum)
+	}
+	return most
+}
+
+// times are the seconds of an iteration between its events, by the roofline of the operators between them.
+type times struct {
+	step utilization.Interval
+	// gaps are, by the name of an iteration, the seconds before each event, and one more for what comes after the last.
+	gaps map[uint32][]float64
+}
+
+// newTimes lays the operators of the step that was looked at between the events of its iterations. Where the host is slower than the card, each operator takes
+// its share of the host's time.
+func newTimes(s *saved, stream *utilization.Stream, card *gpu.Profile) times {
+	calls := utilization.CallSeconds(stream, card)
+	if calls == nil {
+		return times{}
+	}
+	advice := utilization.Estimate(stream, card)
+	t := times{step: advice.StepSeconds, gaps: map[uint32][]float64{}}
+	sums := make([]float64, len(calls)+1)
+	for i, seconds := range calls {
+		sums[i+1] = sums[i] + seconds
+	}
+	if sums[len(calls)] <= 0 {
+		return t
+	}
+	scale := advice.StepSeconds.Value / sums[len(calls)]
+	for _, it := range s.iterations {
+		before, whole := max(it.callsFrom, 0), it.saves() > 0
+		gaps := make([]float64, 0, len(it.events)+1)
+		gap := func(to int) {
+			if to < before || to >= len(sums) {
+				whole = false
+				return
+			}
+			gaps = append(gaps, scale*(sums[to]-sums[before]))
+			before = to
+		}
+		for i := range it.events {
+			gap(it.events[i].calls)
+		}
+		end := it.callsTo
+		if end < before {
+			end = len(calls) // the look at the step ended with the iteration
+		}
+		if gap(end); whole {
+			t.gaps[it.last()] = gaps
+		}
+	}
+	return t
+}
