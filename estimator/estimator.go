@@ -72,6 +72,7 @@ type Versions struct {
 	Gresize string `json:"gresize"`
 	Python  string `json:"python,omitempty"`
 	Torch   string `json:"torch,omitempty"`
+	JAX     string `json:"jax,omitempty"`
 	CUDA    string `json:"cuda,omitempty"`
 	CuDNN   string `json:"cudnn,omitempty"`
 	Driver  string `json:"driver,omitempty"`

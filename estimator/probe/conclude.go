@@ -90,8 +90,10 @@ func (r *run) conclude() (Result, error) {
 	m.Reasons = append(m.Reasons, r.unwritten()...)
 	switch m.Outcome {
 	case trace.Completed, trace.Stopped, trace.NoStep: // who is ended in its preparations may have come to it
-		if len(reports.Ranks) == 0 && reports.TorchSeen {
+		if len(reports.Ranks) == 0 && reports.TorchSeen && reports.Versions.JAX == "" {
 			m.Reasons = append(m.Reasons, reason("no_gpu_used", `PyTorch ran on the CPU alone: a program uses a GPU for what it moves to the device "cuda"`))
+		} else if len(reports.Ranks) == 0 && reports.TorchSeen {
+			m.Reasons = append(m.Reasons, reason("no_gpu_used", "JAX ran on the CPU alone"))
 		}
 	}
 	if m.ExitStatus != 0 || m.Outcome != trace.Stopped && m.Outcome != trace.Completed {
@@ -203,7 +205,7 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 	case trace.Crashed:
 		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.cause(reports))), true
 	case trace.NoTorch:
-		return reason("no_torch", r.whyNoTorch()), true
+		return reason("no_torch", r.whyNoTorch()), !slices.ContainsFunc(reports.Reasons, func(r estimator.Reason) bool { return r.Code == "tensorflow" })
 	case trace.NoStep:
 		return reason("no_step_seen", "the command ended before a training step was seen"), true
 	}

@@ -236,7 +236,7 @@ func (m *Manifest) validateLists() error {
 	if len(m.OutputTail) > maxOutputBytes {
 		return fmt.Errorf("output_tail: %d bytes, at most %d", len(m.OutputTail), maxOutputBytes)
 	}
-	texts := append([]string{m.GPU.ID, m.GPU.Name, m.Versions.Gresize, m.Versions.Python, m.Versions.Torch, m.Versions.CUDA,
+	texts := append([]string{m.GPU.ID, m.GPU.Name, m.Versions.Gresize, m.Versions.Python, m.Versions.Torch, m.Versions.JAX, m.Versions.CUDA,
 		m.Versions.CuDNN, m.Versions.Driver}, m.Notes...)
 	texts = append(texts, m.Libraries...)
 	for _, s := range m.UnansweredSymbols {

@@ -69,6 +69,7 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 		point, high := ranks[i].outside(p)
 		k := ranks[i].estimate(ranks[i].Rank, point, high)
 		ranks[i].widen(&k, p.Total.Bytes)
+		ranks[i].widenByPool(&k, p)
 		a.Ranks = append(a.Ranks, k)
 	}
 	a.judgeReasons()
@@ -78,6 +79,7 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	a.judgeOutcome(b)
 	for i := range ranks {
 		a.judgeRank(&ranks[i])
+		a.judgePool(&ranks[i], p)
 	}
 	if len(a.Reasons) > estimator.MaxReasons {
 		a.Reasons = a.Reasons[:estimator.MaxReasons]
@@ -104,6 +106,7 @@ var limits = map[string]estimator.Confidence{
 	"phase_not_reached": estimator.Low, "cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
 	"stub_missing": estimator.Unknown, "other_architecture": estimator.Unknown, "environment_replaced": estimator.Unknown, "python_layer_missing": estimator.Unknown,
 	"address_space": estimator.Unknown, "no_cuda_compiler": estimator.Unknown, "symbol_missing": estimator.Low, "out_of_disk": estimator.Low, "out_of_host_memory": estimator.Low,
+	"cpu_only_jax": estimator.Unknown, "jax_without_gpu": estimator.Unknown, "no_ptxas": estimator.Unknown, "tensorflow": estimator.Unknown,
 	"too_many_processes": estimator.Low, "resource_limit": estimator.Low, "crashed_on_virtual": estimator.Low,
 }
 

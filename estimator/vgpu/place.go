@@ -45,7 +45,7 @@ func placeReasons(processes []process) []estimator.Reason {
 		if p.native == nil {
 			continue
 		}
-		if p.python == nil && p.usedGPU() {
+		if p.python == nil && !p.jax.onCard() && p.usedGPU() {
 			add("python_layer_missing", "a process took device memory, and no Python layer reported from it")
 		}
 		if slices.ContainsFunc(p.native.Devices, func(d NativeDevice) bool { return d.HostRefused > 0 }) {

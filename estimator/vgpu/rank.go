@@ -76,9 +76,11 @@ type rankReport struct {
 	Flat          bool     `json:"flat"`
 	Libraries     []string `json:"libraries"`
 	Coverage      Coverage `json:"coverage"`
-	HostPeakBytes int64    `json:"host_peak_bytes"`
-	BeganUnix     float64  `json:"began_unix"`
-	WallSeconds   float64  `json:"wall_seconds"`
+	// Pool is what XLA's allocator had of the card; nil where JAX did not use it.
+	Pool          *Pool   `json:"pool,omitempty"`
+	HostPeakBytes int64   `json:"host_peak_bytes"`
+	BeganUnix     float64 `json:"began_unix"`
+	WallSeconds   float64 `json:"wall_seconds"`
 	// Other is the other end of what the rank may need, where that depends on values.
 	Other *OtherSide `json:"other_side,omitempty"`
 	// Third is what one more run needed, where two were not enough to tell.
@@ -119,6 +121,9 @@ func newRankReports(p *process) []rankReport {
 			base.WorldSize = *py.WorldSize
 		}
 	}
+	if j := p.jax; j.onCard() {
+		base.ofJAX(j)
+	}
 	if n := p.native; n != nil {
 		base.Coverage.Bounded, base.Coverage.Unanswered, base.Communicators = n.Bounded, n.Unanswered, n.Communicators
 		base.Coverage.ValuesReadBack = max(base.Coverage.ValuesReadBack, n.ValuesReadBack)
@@ -142,12 +147,41 @@ func newRankReports(p *process) []rankReport {
 			}
 		}
 	}
+	if j := p.jax; j.onCard() {
+		for _, d := range j.Devices {
+			if r := devices[d.Index]; r != nil {
+				r.addPool(j, d, p.card(d.Index))
+			}
+		}
+	}
 	var list []rankReport
 	for _, r := range devices {
 		list = append(list, *r)
 	}
 	slices.SortFunc(list, func(a, b rankReport) int { return a.Device - b.Device })
 	return list
+}
+
+// ofJAX is for a process that used the card by JAX: how far it came, which says nothing of PyTorch beside it.
+func (r *rankReport) ofJAX(j *JAX) {
+	r.Reason, r.Steps, r.Flat = j.Reason, j.Steps, j.Flat
+	r.HostPeakBytes, r.BeganUnix, r.WallSeconds = j.HostPeakBytes, j.BeganUnix, j.WallSeconds
+	if r.Coverage.Torch == "" {
+		r.Coverage.KnownRelease = true
+	}
+}
+
+// card is what the native layer says of a card.
+func (p *process) card(index int) *NativeDevice {
+	if p.native == nil {
+		return nil
+	}
+	for i := range p.native.Devices {
+		if p.native.Devices[i].Index == index {
+			return &p.native.Devices[i]
+		}
+	}
+	return nil
 }
 
 func knownRelease(torch string) bool {
@@ -226,7 +260,7 @@ func parseRank(data []byte) (rankReport, error) {
 	}
 	sizes := []int64{r.Coverage.Tuning.WorkspaceBytes, r.PeakAllocatedBytes, r.PeakReservedBytes, r.PeakDeviceBytes, r.HostPeakBytes}
 	counts := []int64{r.Coverage.Tuning.Lists, r.Coverage.Tuning.Candidates, r.Coverage.Tuning.Dropped, r.Segments, r.Retries, r.OOMs, r.Refused, r.PassedOver, int64(r.Steps), int64(r.BackwardCalls), r.Coverage.ValuesReadBack}
-	if err := errors.Join(r.Coverage.Values.check(), r.Coverage.Ahead.check(), r.Other.check(), r.Third.check()); err != nil {
+	if err := errors.Join(r.Coverage.Values.check(), r.Coverage.Ahead.check(), r.Other.check(), r.Third.check(), r.Pool.check()); err != nil {
 		return r, err
 	}
 	for name, b := range r.Coverage.Bounded {
@@ -260,7 +294,13 @@ func parseRank(data []byte) (rankReport, error) {
 }
 
 // outsideAllocator is device memory that somebody took past PyTorch's allocator: an extension, or another library of the program.
-func (r *rankReport) outsideAllocator() int64 { return max(r.PeakDeviceBytes-r.PeakReservedBytes, 0) }
+func (r *rankReport) outsideAllocator() int64 {
+	held := r.PeakReservedBytes
+	if r.Pool != nil {
+		held += r.Pool.HeldBytes - r.Pool.NeededBytes
+	}
+	return max(r.PeakDeviceBytes-held, 0)
+}
 
 func (r *rankReport) estimate(number int, outside, outsideHigh int64) estimator.Rank {
 	outside += r.outsideAllocator()

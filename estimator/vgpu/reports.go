@@ -185,7 +185,7 @@ func (p *Python) valuesPerStep() float64 {
 
 // Reports sums up what the processes of one run left.
 type Reports struct {
-	// TorchSeen says that some process imported PyTorch; CPUOnly that none of its builds knows CUDA.
+	// TorchSeen says that some process imported PyTorch or JAX; CPUOnly that none of PyTorch's builds knows CUDA.
 	TorchSeen, CPUOnly bool
 	// Stopped says that enough was seen for an answer, and that the run was ended on purpose, or goes on in time-lapse.
 	Stopped bool
@@ -211,13 +211,14 @@ type Reports struct {
 	Reasons []estimator.Reason
 }
 
-var reportName = regexp.MustCompile(`^(native|python)-([0-9]{1,10})\.json$`)
+var reportName = regexp.MustCompile(`^(native|python|jax)-([0-9]{1,10})\.json$`)
 
 // process is the reports of one process; either may be missing.
 type process struct {
 	pid    int
 	native *Native
 	python *Python
+	jax    *JAX
 	events []byte
 	parts  map[trace.Part][]byte
 }
@@ -244,9 +245,12 @@ func readProcesses(dir string) ([]process, error) {
 			p = &process{pid: pid}
 			byPID[pid] = p
 		}
-		if match[1] == "native" {
+		switch match[1] {
+		case "native":
 			p.native, err = ParseNative(data)
-		} else {
+		case "jax":
+			p.jax, err = ParseJAX(data)
+		default:
 			p.python, err = ParsePython(data)
 		}
 		return err
@@ -444,6 +448,9 @@ func sumUp(processes []process) (Reports, error) {
 				r.Versions = versions(py)
 			}
 		}
+		if j := p.jax; j != nil && j.Reason != reasonTensorFlow {
+			r.addJAX(j)
+		}
 		if p.native != nil {
 			if p.usedGPU() {
 				r.TorchSeen, r.CPUOnly = r.TorchSeen || p.native.Torch != "", false
@@ -461,7 +468,7 @@ func sumUp(processes []process) (Reports, error) {
 	}
 	r.CPUOnly = r.CPUOnly && r.TorchSeen
 	r.BudgetSpent = r.BudgetSpent && !r.Stopped
-	place := placeReasons(processes)
+	place := append(placeReasons(processes), jaxReasons(processes)...)
 	r.Reasons = append(r.Reasons, place...)
 	if withCUDA && !virtual && len(place) == 0 {
 		r.Reasons = append(r.Reasons, estimator.Reason{Code: "static_runtime", Detail: "PyTorch did not load the replaced libraries: its CUDA runtime may be linked into it"})
@@ -478,6 +485,19 @@ func sumUp(processes []process) (Reports, error) {
 	}
 	slices.Sort(r.Libraries)
 	return r, r.addRanks(ranks)
+}
+
+// addJAX adds what one process of JAX says of the run.
+func (r *Reports) addJAX(j *JAX) {
+	r.TorchSeen = true
+	r.CPUOnly = r.CPUOnly && !j.onCard()
+	r.Stopped = r.Stopped || j.Reason == reasonStopped
+	r.TimeLapse = r.TimeLapse || j.GoesOn
+	r.BudgetSpent = r.BudgetSpent || j.Reason == reasonBudgetSpent
+	r.OutOfMemory = r.OutOfMemory || j.Exception != nil && j.Exception.OutOfMemory
+	if r.Versions.Torch == "" || j.onCard() {
+		r.Versions.Python, r.Versions.JAX = j.Python, j.JAX
+	}
 }
 
 func versions(p *Python) estimator.Versions {

@@ -42,10 +42,47 @@ GV_EXPORT int cublasLtCreate(void **handle)
 GV_EXPORT int cublasLtDestroy(void *handle) { return drop(handle); }
 GV_EXPORT int cublasLtMatmulDescCreate(void **out, int compute, int scale) { return new_descriptor(out); }
 GV_EXPORT int cublasLtMatmulDescDestroy(void *descriptor) { return drop(descriptor); }
-GV_EXPORT int cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t columns, int64_t stride) { return new_descriptor(out); }
 GV_EXPORT int cublasLtMatrixLayoutDestroy(void *layout) { return drop(layout); }
 GV_EXPORT int cublasLtMatmulPreferenceCreate(void **out) { return new_descriptor(out); }
 GV_EXPORT int cublasLtMatmulPreferenceDestroy(void *preference) { return drop(preference); }
+
+/* ---- layouts: XLA reads back what it set */
+
+enum { LAYOUT_TYPE = 0, LAYOUT_ROWS = 2, LAYOUT_COLUMNS = 3, LAYOUT_STRIDE = 4, LAYOUT_BATCH = 5, LAYOUT_ATTRIBUTES = 16 };
+
+struct layout { uint64_t value[LAYOUT_ATTRIBUTES]; };
+
+GV_EXPORT int cublasLtMatrixLayoutCreate(struct layout **out, int type, uint64_t rows, uint64_t columns, int64_t stride)
+{
+	struct layout *layout = gv_new(sizeof *layout);
+
+	layout->value[LAYOUT_TYPE] = (uint64_t)type;
+	layout->value[LAYOUT_ROWS] = rows;
+	layout->value[LAYOUT_COLUMNS] = columns;
+	layout->value[LAYOUT_STRIDE] = (uint64_t)stride;
+	layout->value[LAYOUT_BATCH] = 1;
+	*out = layout;
+	return 0;
+}
+
+GV_EXPORT int cublasLtMatrixLayoutSetAttribute(struct layout *layout, unsigned attribute, const void *from, size_t bytes)
+{
+	if (attribute < LAYOUT_ATTRIBUTES && bytes <= sizeof *layout->value)
+		memcpy(&layout->value[attribute], from, bytes);
+	return 0;
+}
+
+GV_EXPORT int cublasLtMatrixLayoutGetAttribute(const struct layout *layout, unsigned attribute, void *to, size_t bytes, size_t *written)
+{
+	enum { INVALID_VALUE = 7 };
+
+	if (attribute >= LAYOUT_ATTRIBUTES || bytes > sizeof *layout->value)
+		return INVALID_VALUE;
+	memcpy(to, &layout->value[attribute], bytes);
+	if (written)
+		*written = bytes;
+	return 0;
+}
 
 GV_EXPORT size_t cublasLtGetVersion(void)
 {

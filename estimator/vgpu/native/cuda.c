@@ -27,6 +27,7 @@ GV_EXPORT int cuInit(unsigned flags)
 {
 	enum { NO_DEVICE = 100 };
 
+	gv_pjrt_watch();
 	return gv_profile()->devices ? GV_OK : NO_DEVICE;
 }
 
@@ -84,6 +85,14 @@ GV_EXPORT int cuDeviceGetUuid(unsigned char *uuid, int device)
 GV_EXPORT int cuDeviceGetUuid_v2(unsigned char *uuid, int device)
 {
 	return cuDeviceGetUuid(uuid, device);
+}
+
+GV_EXPORT int cuDeviceGetPCIBusId(char *text, int bytes, int device)
+{
+	if (!gv_valid_device(device) || !text || bytes <= 0)
+		return GV_ERROR_INVALID_VALUE;
+	snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)gv_attribute(GV_ATTR_PCI_BUS, device));
+	return GV_OK;
 }
 
 GV_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
@@ -178,6 +187,11 @@ GV_EXPORT int cuModuleLoadData(void **module, const void *image)
 }
 
 GV_EXPORT int cuModuleLoadDataEx(void **module, const void *image, unsigned count, void *options, void *values)
+{
+	return new_handle(module);
+}
+
+GV_EXPORT int cuModuleLoadFatBinary(void **module, const void *binary)
 {
 	return new_handle(module);
 }

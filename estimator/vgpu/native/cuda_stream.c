@@ -80,6 +80,12 @@ GV_EXPORT int cuStreamQuery(void *stream)
 	return GV_OK;
 }
 
+GV_EXPORT int cuStreamIsCapturing(void *stream, int *status)
+{
+	*status = 0;
+	return GV_OK;
+}
+
 GV_EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 {
 	return GV_OK;

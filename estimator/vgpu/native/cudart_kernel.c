@@ -47,6 +47,12 @@ GV_EXPORT int __cudaGetKernel(void **kernel, const void *function)
 	return GV_OK;
 }
 
+GV_EXPORT int cudaGetFuncBySymbol(void **function, const void *symbol)
+{
+	*function = (void *)(uintptr_t)symbol;
+	return GV_OK;
+}
+
 GV_EXPORT void __cudaRegisterFunction(void **binary, const char *function, char *device_function, const char *name, int threads, void *thread, void *block, void *block_size, void *grid_size, int *warp_size)
 {
 	gv_kernel_named(function, name);

@@ -15,6 +15,12 @@ GV_EXPORT int cufftCreate(int *plan)
 	return 0;
 }
 
+GV_EXPORT int cufftGetVersion(int *version)
+{
+	*version = GV_SONAME_MAJOR * 1000;
+	return 0;
+}
+
 static size_t complex_bytes(int type)
 {
 	enum { REAL_DOUBLE = 1, REAL_HALF = 2, COMPLEX_DOUBLE = 5, COMPLEX_HALF = 6 };

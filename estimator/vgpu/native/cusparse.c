@@ -8,6 +8,21 @@ GV_EXPORT int cusparseCreate(void **handle)
 	return 0;
 }
 
+GV_EXPORT int cusparseGetVersion(void *handle, int *version)
+{
+	*version = gv_cuda_version() * 10;
+	return 0;
+}
+
+GV_EXPORT int cusparseGetProperty(int kind, int *value)
+{
+	enum { MAJOR = 0, MINOR = 1 };
+	int version = gv_cuda_version();
+
+	*value = kind == MAJOR ? version / 1000 : kind == MINOR ? version % 1000 / 10 : 0;
+	return 0;
+}
+
 GV_EXPORT const char *cusparseGetErrorString(int status)
 {
 	return status ? "CUSPARSE_STATUS_INTERNAL_ERROR" : "CUSPARSE_STATUS_SUCCESS";

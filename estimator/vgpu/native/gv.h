@@ -157,6 +157,10 @@ GV_EXPORT void gv_count_large_read(void);
 GV_EXPORT void gv_count_check(void); /* a read of one byte that was answered as true */
 GV_EXPORT void gv_count_true_read(void);
 
+/* ---- JAX (pjrt.c) */
+
+GV_EXPORT void gv_pjrt_watch(void); /* from here on it is seen what XLA's plugin executes, if it is in this process */
+
 /* ---- the PyTorch release in this process (release.c) */
 
 GV_EXPORT void gv_runtime_loaded(int cuda_major); /* told by the libcudart stub when it is loaded */

@@ -1,6 +1,7 @@
 /*
- * Which PyTorch is in this process and which NVIDIA packages it pins: read from the metadata beside its libraries, so
- * that libraries whose SONAME several CUDA releases share answer with the version that this job would have.
+ * Which PyTorch is in this process and which NVIDIA packages it pins, or which JAX and what is installed beside it: read
+ * from the metadata beside its libraries, so that libraries whose SONAME several CUDA releases share answer with the
+ * version that this job would have.
  */
 #define _GNU_SOURCE
 #include "state.h"
@@ -53,13 +54,32 @@ static int find_torch(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
-/* pinned_version finds "==" after the package's name and reads the version behind it. */
+/* find_jax leaves the folder that holds JAX's plugin for CUDA, such as jax_cuda12_plugin, in data. */
+static int find_jax(struct dl_phdr_info *info, size_t size, void *data)
+{
+	static const char head[] = "/jax_cuda";
+	const char *name = info->dlpi_name ? info->dlpi_name : "", *at = strstr(name, head), *rest;
+	char *site = data;
+
+	if (!at || at - name >= MAX_PATH)
+		return 0;
+	rest = at + sizeof head - 1;
+	rest += strspn(rest, "0123456789");
+	if (strncmp(rest, "_plugin/", 8))
+		return 0;
+	memcpy(site, name, (size_t)(at - name));
+	site[at - name] = '\0';
+	return 1;
+}
+
+/* pinned_version reads the version behind the first "==" or ">=" after the package's name: JAX pins nothing, and the least that it takes stands for it. */
 static bool pinned_version(const char *line, const char *package, struct version *version)
 {
 	const char *at = strstr(line, package);
-	const char *equals = at ? strstr(at, "==") : NULL;
 
-	return equals && parse_version(equals + 2, version);
+	while (at && *at && strncmp(at, "==", 2) && strncmp(at, ">=", 2))
+		at++;
+	return at && *at && parse_version(at + 2, version);
 }
 
 static void read_line(const char *line)
@@ -82,7 +102,8 @@ static void read_line(const char *line)
 		pinned_version(line, "nvidia-nccl-cu", &release.nccl);
 }
 
-static void read_metadata(const char *site)
+/* read_metadata reads the METADATA of the folder's packages whose name begins so. */
+static void read_metadata(const char *site, const char *package)
 {
 	struct dirent *entry;
 	char path[MAX_PATH + 512], line[MAX_LINE];
@@ -93,7 +114,7 @@ static void read_metadata(const char *site)
 		return;
 	while (!f && (entry = readdir(directory))) {
 		size_t length = strlen(entry->d_name);
-		if (strncmp(entry->d_name, "torch-", 6) || length < 10 || strcmp(entry->d_name + length - 10, ".dist-info"))
+		if (strncmp(entry->d_name, package, strlen(package)) || length < 10 || strcmp(entry->d_name + length - 10, ".dist-info"))
 			continue;
 		snprintf(path, sizeof path, "%s/%s/METADATA", site, entry->d_name);
 		f = fopen(path, "re");
@@ -106,12 +127,45 @@ static void read_metadata(const char *site)
 	fclose(f);
 }
 
+/* read_installed takes the version of an NVIDIA package from the name of its folder: nvidia_cudnn_cu12-9.8.0.87.dist-info. */
+static void read_installed(const char *folder)
+{
+	static const struct { const char *package; struct version *version; } packages[] = {
+		{"nvidia_cuda_runtime", &release.runtime}, {"nvidia_cudnn_cu", &release.cudnn}, {"nvidia_nccl_cu", &release.nccl},
+	};
+	const char *dash = strchr(folder, '-');
+
+	for (size_t i = 0; dash && i < sizeof packages / sizeof *packages; i++) {
+		if (!strncmp(folder, packages[i].package, strlen(packages[i].package)))
+			parse_version(dash + 1, packages[i].version);
+	}
+}
+
+/* read_jax: JAX pins no NVIDIA package. What is installed beside it counts, and the least that it takes where nothing is. */
+static void read_jax(const char *site)
+{
+	char plugin[32];
+	struct dirent *entry;
+	DIR *directory;
+
+	snprintf(plugin, sizeof plugin, "jax_cuda%d_plugin-", gv_cuda_major());
+	read_metadata(site, plugin);
+	release.torch[0] = '\0'; /* the version was JAX's */
+	directory = opendir(site);
+	while (directory && (entry = readdir(directory)))
+		read_installed(entry->d_name);
+	if (directory)
+		closedir(directory);
+}
+
 static void read_release(void)
 {
 	char site[MAX_PATH];
 
 	if (dl_iterate_phdr(find_torch, site))
-		read_metadata(site);
+		read_metadata(site, "torch-");
+	else if (dl_iterate_phdr(find_jax, site))
+		read_jax(site);
 }
 
 void gv_runtime_loaded(int cuda_major)

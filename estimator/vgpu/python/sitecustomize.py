@@ -25,5 +25,6 @@ def _run_hidden():
 
 
 _install("gresize_vgpu")
+_install("gresize_jax")
 _install("gresize_offload")
 _run_hidden()

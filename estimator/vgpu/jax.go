@@ -1,0 +1,284 @@
+package vgpu
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+const schemaJAX = "gresize.vgpu.jax/1"
+
+// Limits on what one process of JAX reports.
+const (
+	maxComputations = 128
+	maxBackends     = 16
+)
+
+// triedJAX are the releases whose programs were run on the virtual GPU.
+var triedJAX = []string{"0.4.38", "0.10.2"}
+
+// reasonTensorFlow: the process imported TensorFlow, and JAX not yet.
+const reasonTensorFlow = "tensorflow"
+
+// JAXDevice is one card as the allocator of XLA saw it.
+type JAXDevice struct {
+	Index int `json:"index"`
+	// PeakInUseBytes is the most that lived at once. LimitBytes is what the allocator may have of the card, PeakPoolBytes the most that it had.
+	PeakInUseBytes int64 `json:"peak_in_use_bytes"`
+	LimitBytes     int64 `json:"limit_bytes"`
+	PeakPoolBytes  int64 `json:"peak_pool_bytes"`
+	LargestBytes   int64 `json:"largest_bytes"`
+	Allocations    int64 `json:"allocations"`
+}
+
+// Computation is one program that XLA compiled.
+type Computation struct {
+	Name           string `json:"name"`
+	Executions     int64  `json:"executions"`
+	ArgumentBytes  int64  `json:"argument_bytes"`
+	OutputBytes    int64  `json:"output_bytes"`
+	AliasBytes     int64  `json:"alias_bytes"`
+	TemporaryBytes int64  `json:"temporary_bytes"`
+}
+
+// JAX is what the Python layer of one process reports of JAX.
+type JAX struct {
+	Schema        string            `json:"schema"`
+	PID           int               `json:"pid"`
+	Reason        string            `json:"reason"`
+	Exception     *trace.Exception  `json:"exception"`
+	Python        string            `json:"python"`
+	JAX           string            `json:"jax"`
+	Plugin        string            `json:"plugin"`
+	PluginVersion string            `json:"plugin_version"`
+	Backends      []string          `json:"backends"`
+	Failures      map[string]string `json:"failures"`
+	Devices       []JAXDevice       `json:"devices"`
+	Allocator     string            `json:"allocator"`
+	Preallocates  bool              `json:"preallocates"`
+	// Processes is the number of processes of the program, on all nodes.
+	Processes int `json:"processes"`
+	// Interface is the minor version of PJRT's interface; -1 where the native layer does not know it.
+	Interface    int           `json:"interface"`
+	Steps        int           `json:"steps"`
+	Flat         bool          `json:"flat"`
+	Computations []Computation `json:"computations"`
+	ValuesRead   int64         `json:"values_read"`
+	ArraysRead   int64         `json:"arrays_read"`
+	// Decisions counts arrays that Python took for true or false, or for an index.
+	Decisions     int64   `json:"decisions"`
+	GoesOn        bool    `json:"goes_on"`
+	HostPeakBytes int64   `json:"host_peak_bytes"`
+	BeganUnix     float64 `json:"began_unix"`
+	WallSeconds   float64 `json:"wall_seconds"`
+}
+
+// ParseJAX reads and checks the report of the Python layer for JAX.
+func ParseJAX(data []byte) (*JAX, error) {
+	var j JAX
+	if err := trace.UnmarshalReport(data, &j, &j.Schema, schemaJAX); err != nil {
+		return nil, err
+	}
+	if len(j.Devices) > maxDevicesInOne || len(j.Computations) > maxComputations || len(j.Backends) > maxBackends || len(j.Failures) > maxBackends {
+		return nil, errors.New("devices, computations, backends or failures: too many entries")
+	}
+	if j.Steps < 0 || j.Steps > maxSteps || j.Processes < 0 || j.Processes > maxWorld {
+		return nil, fmt.Errorf("steps or processes: %d or %d is out of range", j.Steps, j.Processes)
+	}
+	for _, seconds := range []float64{j.WallSeconds, j.BeganUnix} {
+		if math.IsNaN(seconds) || seconds < 0 || seconds > math.MaxInt32*maxSeconds {
+			return nil, errors.New("wall_seconds or began_unix: out of range")
+		}
+	}
+	counts, sizes := []int64{j.ValuesRead, j.ArraysRead, j.Decisions}, []int64{j.HostPeakBytes}
+	for i, d := range j.Devices {
+		if d.Index < 0 || d.Index >= maxDevicesInOne {
+			return nil, fmt.Errorf("devices: index %d", d.Index)
+		}
+		if d.LimitBytes > 0 && d.PeakInUseBytes > d.LimitBytes {
+			return nil, fmt.Errorf("devices[%d]: more in use than the limit", i)
+		}
+		counts, sizes = append(counts, d.Allocations), append(sizes, d.PeakInUseBytes, d.LimitBytes, d.PeakPoolBytes, d.LargestBytes)
+	}
+	for i := range j.Computations {
+		c := &j.Computations[i]
+		c.Name = clip(c.Name)
+		counts, sizes = append(counts, c.Executions), append(sizes, c.ArgumentBytes, c.OutputBytes, c.AliasBytes, c.TemporaryBytes)
+	}
+	for _, text := range []*string{&j.Reason, &j.Python, &j.JAX, &j.Plugin, &j.PluginVersion, &j.Allocator} {
+		*text = clip(*text)
+	}
+	if j.Exception != nil {
+		j.Exception.Type, j.Exception.Text = clip(j.Exception.Type), clip(j.Exception.Text)
+	}
+	return &j, checkNumbers(counts, sizes)
+}
+
+// onCard says that the process has begun to use a card.
+func (j *JAX) onCard() bool { return j != nil && len(j.Devices) > 0 }
+
+// Pool is the part of a card that XLA's allocator has, in the report of a rank.
+type Pool struct {
+	// Release is that of JAX.
+	Release string `json:"release"`
+	// NeededBytes is the most that lived in it at once; LargestComputation is what the largest program that XLA compiled needs alone.
+	NeededBytes int64 `json:"needed_bytes"`
+	// LimitBytes is what it may have of a card of CardBytes; 0: all. HeldBytes is what it had.
+	LimitBytes   int64  `json:"limit_bytes,omitempty"`
+	HeldBytes    int64  `json:"held_bytes"`
+	CardBytes    int64  `json:"card_bytes"`
+	Allocator    string `json:"allocator"`
+	Preallocates bool   `json:"preallocates"`
+	Interface    int    `json:"interface"`
+	Processes    int    `json:"processes,omitempty"`
+	Decisions    int64  `json:"decisions,omitempty"`
+	// Beside says that PyTorch had memory of the same card.
+	Beside bool `json:"beside,omitempty"`
+}
+
+func (p *Pool) check() error {
+	if p == nil {
+		return nil
+	}
+	p.Release, p.Allocator = clip(p.Release), clip(p.Allocator)
+	if p.Processes < 0 || p.Processes > maxWorld {
+		return fmt.Errorf("pool.processes: %d", p.Processes)
+	}
+	return checkNumbers([]int64{p.Decisions}, []int64{p.NeededBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
+}
+
+// addPool puts what XLA's allocator had of a card into its report.
+func (r *rankReport) addPool(j *JAX, d JAXDevice, card *NativeDevice) {
+	pool := Pool{
+		Release: j.JAX, NeededBytes: d.PeakInUseBytes, LimitBytes: d.LimitBytes, HeldBytes: d.PeakPoolBytes,
+		Allocator: j.Allocator, Preallocates: j.Preallocates, Interface: j.Interface, Processes: j.Processes, Decisions: j.Decisions,
+		Beside: r.PeakReservedBytes > 0,
+	}
+	if card != nil {
+		pool.CardBytes = card.TotalBytes
+		if d.LimitBytes == 0 { // each array is memory of the driver's own: an allocator without counters
+			pool.NeededBytes = max(card.PeakBytes-r.PeakReservedBytes, 0)
+			pool.HeldBytes = pool.NeededBytes
+		}
+	}
+	r.Pool = &pool
+	r.PeakAllocatedBytes += pool.NeededBytes
+	r.PeakReservedBytes += pool.NeededBytes
+}
+
+// atLeast is the smallest card on which the allocator may have so many bytes: it allows itself a share of the card.
+func (p *Pool) atLeast(bytes int64) int64 {
+	if p == nil || p.LimitBytes == 0 || p.LimitBytes >= p.CardBytes {
+		return 0
+	}
+	return int64(math.Ceil(float64(bytes) * float64(p.CardBytes) / float64(p.LimitBytes)))
+}
+
+// What XLA's choice of kernels, which is left out, may add: the workspace that cuBLAS is offered, by compute capability, and what the best-fit
+// allocator loses between its blocks.
+const (
+	workspaceBytes       = 4 << 20
+	workspaceHopperBytes = 32 << 20
+	betweenBlocksPercent = 3
+)
+
+func (p *Pool) allowance(cc string) int64 {
+	if p == nil {
+		return 0
+	}
+	workspace := int64(workspaceBytes)
+	if major, _, _ := strings.Cut(cc, "."); len(major) > 1 || major >= "9" {
+		workspace = workspaceHopperBytes
+	}
+	return workspace + p.NeededBytes/100*betweenBlocksPercent
+}
+
+// widenByPool makes the figures those of a card whose share holds the need.
+func (r *rankReport) widenByPool(k *estimator.Rank, p *gpu.Profile) {
+	if r.Pool == nil {
+		return
+	}
+	k.ComfortableHighBytes += r.Pool.allowance(p.ComputeCapability)
+	if r.Pool.CardBytes == 0 {
+		return
+	}
+	// What the allocator leaves of such a card is outside of it.
+	k.OutsideBytes += max(r.Pool.atLeast(r.Pool.NeededBytes)-k.ComfortableBytes, 0)
+	k.ComfortableBytes = k.PeakReservedBytes + k.OutsideBytes
+	k.ComfortableHighBytes = max(k.ComfortableHighBytes, r.Pool.atLeast(r.Pool.NeededBytes+r.Pool.allowance(p.ComputeCapability)))
+}
+
+// judgePool says what an answer for JAX rests on.
+func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
+	pool := r.Pool
+	if pool == nil {
+		return
+	}
+	if pool.Interface < 0 {
+		a.lower(estimator.Unknown, "unknown_release", "the plugin of JAX "+pool.Release+" has an interface that is not known: what it executed was not seen")
+	} else if !slices.Contains(triedJAX, pool.Release) {
+		a.lower(estimator.High, "unknown_release", "JAX "+pool.Release+" is not among the releases that were tried")
+	}
+	a.lower(estimator.High, "kernels_chosen", "XLA chooses kernels by times that a real GPU would measure: the interval has the workspaces of those that were not taken")
+	if pool.LimitBytes > 0 {
+		share := 100 * float64(pool.LimitBytes) / float64(max(pool.CardBytes, 1))
+		detail := fmt.Sprintf("the program needs %d MiB of XLA's allocator, which allows itself %.0f %% of a card: the figure is the card whose share holds them", pool.NeededBytes>>20, share)
+		if pool.Preallocates {
+			detail += fmt.Sprintf("; it takes them at its start, so nvidia-smi will show %d MiB on %s, whatever the program needs", pool.HeldBytes>>20, p.Name)
+		}
+		a.lower(estimator.Exact, "share_of_card", detail)
+	}
+	if pool.Decisions > 0 {
+		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program decided by arrays that it had read back, %d times: on a real GPU it may go another way", pool.Decisions))
+	}
+	if pool.Processes > 1 {
+		a.lower(estimator.Low, "ranks_not_run", fmt.Sprintf("one of %d processes was run", pool.Processes))
+	}
+	if pool.Beside {
+		a.lower(estimator.Low, "jax_with_torch", "PyTorch and JAX use the same card: what they need is added up, at whatever times they need it")
+	}
+	if r.Reason == reasonStopped {
+		a.lower(estimator.Low, "phase_not_reached", "the program was not followed to its end, and what JAX compiles later is not in the figure: --budget sees more")
+	}
+}
+
+var missingPTXAS = regexp.MustCompile(`(?i)\bptxas\b`)
+
+// jaxReasons says what kept a program of JAX from the card.
+func jaxReasons(processes []process) []estimator.Reason {
+	var found []estimator.Reason
+	add := func(code, detail string) {
+		if !slices.ContainsFunc(found, func(r estimator.Reason) bool { return r.Code == code }) {
+			found = append(found, estimator.Reason{Code: code, Detail: clip(detail)})
+		}
+	}
+	for i := range processes {
+		j := processes[i].jax
+		switch {
+		case j == nil:
+		case j.Reason == reasonTensorFlow:
+			if !slices.ContainsFunc(processes, func(p process) bool { return p.usedGPU() || p.python != nil }) {
+				add("tensorflow", "a process imported TensorFlow, which is not followed yet")
+			}
+		case j.Exception != nil && missingPTXAS.MatchString(j.Exception.Text):
+			add("no_ptxas", j.Exception.Text)
+		case j.onCard():
+		case slices.Contains(j.Backends, "tpu"):
+			add("not_covered", "JAX uses a TPU")
+		case j.Plugin == "":
+			add("cpu_only_jax", "JAX "+j.JAX+" has no plugin for CUDA beside it (pip install \"jax[cuda12]\"): on a GPU node it would run on the CPU")
+		default:
+			if text := j.Failures["cuda"]; text != "" {
+				add("jax_without_gpu", text)
+			}
+		}
+	}
+	return found
+}

@@ -1,0 +1,57 @@
+"""What the native layer has seen XLA execute."""
+import ctypes
+
+from gresize_vgpu import report as shared
+
+MOST = 4096
+NAME_BYTES = 96
+
+
+class Computation(ctypes.Structure):
+    """One program that XLA has compiled, as native/pjrt.c has it."""
+
+    _fields_ = [
+        ("loaded", ctypes.c_void_p),
+        ("executions", ctypes.c_uint64),
+        ("code_bytes", ctypes.c_int64),
+        ("argument_bytes", ctypes.c_int64),
+        ("output_bytes", ctypes.c_int64),
+        ("alias_bytes", ctypes.c_int64),
+        ("temporary_bytes", ctypes.c_int64),
+        ("name", ctypes.c_char * NAME_BYTES),
+    ]
+
+    def bytes(self):
+        """What one execution needs beside what else there is."""
+        return self.argument_bytes + self.output_bytes - self.alias_bytes + self.temporary_bytes
+
+    def said(self):
+        said = {field: getattr(self, field) for field, _ in self._fields_ if field != "loaded"}
+        said["name"] = self.name.decode("ascii", "replace")
+        return said
+
+
+def computations():
+    """In the order of their first executions."""
+    native = shared.library()
+    if native is None:
+        return []
+    room = (Computation * MOST)()
+    return list(room[: min(native.gresize_pjrt_computations(room, MOST), MOST)])
+
+
+def steps(found):
+    """How often the computation was executed that most bytes go through: a training step does so again and again, and what initialises a large model once."""
+    most = max(found, key=lambda c: c.bytes() * c.executions, default=None)
+    return int(most.executions) if most is not None else 0
+
+
+class Counts:
+    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen."""
+
+    def __init__(self):
+        native = shared.library()
+        numbers = (ctypes.c_int64 * 4)(0, 0, 0, -1)
+        if native is not None:
+            native.gresize_pjrt_counts(numbers)
+        self.executions, self.values, self.arrays, self.minor = numbers

@@ -1,0 +1,152 @@
+"""Writes what one process of JAX was seen to need: jax-<pid>.json."""
+import importlib.util
+import json
+import os
+import platform
+import resource
+import sys
+import time
+
+from gresize_vgpu import report as shared
+
+from . import pjrt
+
+SCHEMA = "gresize.vgpu.jax/1"
+MOST_COMPUTATIONS = 128
+OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+
+
+def complain():
+    shared.complain()
+
+
+def version_of(name):
+    try:
+        from importlib.metadata import version
+
+        return version(name)
+    except Exception:
+        return None
+
+
+def plugin():
+    """The package with the backend for NVIDIA's cards, and its version; none where JAX is for the CPU alone."""
+    for major in ("13", "12"):
+        if importlib.util.find_spec("jax_cuda%s_plugin" % major) is not None:
+            return "cuda" + major, version_of("jax-cuda%s-plugin" % major)
+    return None, None
+
+
+def backends():
+    """The backends that have been started, by name."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return dict(getattr(bridge, "_backends", None) or {})
+
+
+def failures():
+    """What backends that did not start said."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return {str(name): shared.summary(text) for name, text in (getattr(bridge, "_backend_errors", None) or {}).items()}
+
+
+def card_devices():
+    """The cards of this process."""
+    devices = []
+    for backend in backends().values():
+        if getattr(backend, "platform", "") in ("gpu", "cuda"):
+            devices.extend(backend.local_devices())
+    return devices
+
+
+def memory_stats(device):
+    try:
+        return device.memory_stats() or {}
+    except Exception:  # an allocator without counters: only the native layer sees what it takes
+        return {}
+
+
+def devices():
+    listed = []
+    for device in card_devices():
+        stats = memory_stats(device)
+        listed.append(
+            {
+                "index": getattr(device, "local_hardware_id", None) or 0,
+                "peak_in_use_bytes": stats.get("peak_bytes_in_use", 0),
+                "in_use_bytes": stats.get("bytes_in_use", 0),
+                "largest_bytes": stats.get("largest_alloc_size", 0),
+                "limit_bytes": stats.get("bytes_limit", 0),
+                "peak_pool_bytes": stats.get("peak_pool_bytes", 0),
+                "allocations": stats.get("num_allocs", 0),
+            }
+        )
+    return listed
+
+
+def exception(value):
+    if value is None:
+        return None
+    text = shared.summary(value)
+    return {"type": type(value).__name__, "text": text, "out_of_memory": OUT_OF_MEMORY in text}
+
+
+def preallocates():
+    return os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "true").lower() not in ("0", "false")
+
+
+def write(watch, reason, raised=None):
+    """Write the report of this process; a fault here is never the program's."""
+    try:
+        shared.flush_native()
+        goes_on = watch.first_answer is not None and reason == "running"
+        if goes_on:
+            reason = "stopped"  # the first answer stands
+        name, version = plugin()
+        started = backends()
+        computations, counts = pjrt.computations(), pjrt.Counts()
+        content = {
+            "schema": SCHEMA,
+            "pid": os.getpid(),
+            "ppid": os.getppid(),
+            "reason": reason,
+            "exception": exception(raised),
+            "python": platform.python_version(),
+            "jax": version_of("jax"),
+            "jaxlib": version_of("jaxlib"),
+            "plugin": name,
+            "plugin_version": version,
+            "backends": sorted(getattr(b, "platform", "") for b in started.values()),
+            "failures": failures(),
+            "devices": devices(),
+            "allocator": os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default"),
+            "preallocates": preallocates(),
+            "processes": watch.process_count(),
+            "interface": counts.minor,
+            "steps": pjrt.steps(computations),
+            "flat": watch.first_answer is not None,
+            "executions": counts.executions,
+            "computations": [c.said() for c in sorted(computations, key=lambda c: -c.bytes())[:MOST_COMPUTATIONS]],
+            "values_read": counts.values,
+            "arrays_read": counts.arrays,
+            "decisions": watch.decisions,
+            "goes_on": goes_on,
+            "host_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "began_unix": round(watch.began_unix, 3),
+            "wall_seconds": round(time.monotonic() - watch.begin, 3),
+            "virtual": shared.library() is not None,
+            "environment_kept": shared.environment_kept(),
+        }
+        shared._write_file("jax-%d.json" % os.getpid(), [json.dumps(content)])
+    except Exception:
+        complain()
+
+
+def write_tensorflow():
+    """TensorFlow was imported. Alone it is a reason for no answer; beside JAX or PyTorch it may only read data."""
+    try:
+        content = {"schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "reason": "tensorflow", "tensorflow": version_of("tensorflow")}
+        name = "jax-%d.json" % os.getpid()
+        if not os.path.exists(os.path.join(os.environ.get("GRESIZE_VGPU_REPORT_DIR", ""), name)):
+            shared._write_file(name, [json.dumps(content)])
+    except Exception:
+        complain()

@@ -1,0 +1,172 @@
+"""Counts what XLA executes and decides when it has been seen for long enough."""
+import functools
+import os
+import sys
+import threading
+import time
+
+from gresize_vgpu import report as shared
+
+from . import pjrt, report
+
+DEFAULT_STEPS = 4
+DEFAULT_SECONDS = 120.0
+LOOKS_EVERY_SECONDS = 0.25
+# The peak must not have moved in this many executions of the largest computation.
+FLAT_STEPS = 2
+# A program that has done nothing new for so long after its first answer is not waited for: seconds of the processor at least, and as many times
+# those that the first answer took; by the clock, as many times the seconds that it took.
+REST_SECONDS, REST_TIMES, REST_CLOCK_TIMES = 5.0, 2, 4
+NEW_BYTES = 1 << 20
+# XLA times kernels to choose among them, which has no meaning here and costs most of a compilation; and it puts kernels that follow one another into
+# graphs of the driver, which need no memory of its allocator. What is given twice counts as it is given last.
+FLAGS = ("--xla_gpu_autotune_level=0", "--xla_gpu_enable_command_buffer=")
+
+
+class Watch:
+    """The state of one process. Nothing that it does may reach the user's program as an exception."""
+
+    def __init__(self):
+        self.wanted_steps = _number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
+        self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
+        self.begin = time.monotonic()
+        self.began_unix = time.time()
+        self.lock = threading.RLock()
+        self.decisions = 0
+        self.first_answer = None  # when: by the clock, and of the processor
+        self.newest = (0.0, 0.0)
+        self.seen = 0  # computations
+        self.highest = 0  # bytes
+        self.steps_at_highest = 0
+        self.reported = 0
+        self.done = False
+
+    # -- what is executed
+
+    def look(self):
+        """Asked every now and then, from a thread of ours."""
+        computations = pjrt.computations()
+        peak = max([report.memory_stats(d).get("peak_bytes_in_use", 0) for d in report.card_devices()], default=0)
+        steps = pjrt.steps(computations)
+        if len(computations) != self.seen or peak > self.highest + NEW_BYTES:
+            self.newest = self.clocks()
+            self.steps_at_highest = steps
+        self.seen, self.highest = len(computations), max(peak, self.highest)
+        if self.first_answer is None and steps >= self.wanted_steps and steps - self.steps_at_highest >= FLAT_STEPS:
+            self.first_answer = self.newest = self.clocks()
+            report.write(self, "running")
+        elif steps > 2 * self.reported:
+            self.reported = steps
+            report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
+        if self.first_answer is not None and (os.environ.get("GRESIZE_PROBE_QUICK") or self.rests()):
+            self.stop("stopped")
+        if time.monotonic() - self.begin >= self.seconds and computations:
+            self.stop("budget_spent" if self.first_answer is None else "stopped")
+
+    def clocks(self):
+        return time.monotonic() - self.begin, time.process_time()
+
+    def rests(self):
+        """Whether nothing new has come for long."""
+        clock, processor = self.clocks()
+        first_clock, first_processor = self.first_answer
+        return processor - self.newest[1] >= max(REST_SECONDS, REST_TIMES * first_processor) or clock - self.newest[0] >= max(
+            REST_SECONDS, REST_CLOCK_TIMES * first_clock
+        )
+
+    @staticmethod
+    def process_count():
+        state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+        return getattr(state, "num_processes", None) or 1
+
+    # -- the end
+
+    def stop(self, reason):
+        """Write the report and end this process, without unwinding: user code must not save a checkpoint of zeros."""
+        with self.lock:
+            if self.done:
+                return
+            self.done = True
+            try:
+                shared.hide_from_measurement()
+                report.write(self, reason)
+                shared.flush_streams()
+            finally:
+                os._exit(0)
+
+    def finish(self):
+        """The interpreter ends by itself."""
+        with self.lock:
+            if self.done:
+                return
+            self.done = True
+            raised = getattr(sys, "last_value", None)
+            name = shared.hide_from_measurement()
+            if report.backends():
+                report.write(self, "exit" if raised is None else "exception", raised)
+            shared.show_to_measurement(name)
+
+    def after_fork(self):
+        """JAX does not work in a forked child: what the child does is the parent's business."""
+        self.lock = threading.RLock()
+        self.done = True
+
+
+def _number(name, fallback, kind):
+    try:
+        value = kind(os.environ[name])
+    except (KeyError, ValueError):
+        return fallback
+    return value if value > 0 else fallback
+
+
+def _quietly(function, *args):
+    try:
+        function(*args)
+    except Exception:
+        report.complain()
+
+
+def _budget(watch):
+    while not watch.done:
+        with watch.lock:
+            if not watch.done:
+                _quietly(watch.look)
+        time.sleep(LOOKS_EVERY_SECONDS)
+
+
+def prepare():
+    """Before jax is imported: libraries read these variables when they are loaded."""
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    os.environ["XLA_FLAGS"] = " ".join([f for f in flags if f not in FLAGS] + list(FLAGS))
+
+
+def _hook_visible():
+    """JAX asks for a file of the driver before it looks for cards at all."""
+    hardware = sys.modules.get("jax._src.hardware_utils")
+    if hardware is not None and hasattr(hardware, "has_visible_nvidia_gpu"):
+        hardware.has_visible_nvidia_gpu = lambda: True
+
+
+def _hook_decision(watch, kind, name):
+    original = getattr(kind, name)
+
+    @functools.wraps(original)
+    def decide(self):
+        watch.decisions += 1
+        return original(self)
+
+    setattr(kind, name, decide)
+
+
+def start(jax):
+    """Called once jax has been imported."""
+    import atexit
+
+    watch = Watch()
+    _quietly(_hook_visible)
+    for name in ("__bool__", "__index__"):
+        _quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
+    atexit.register(_quietly, watch.finish)
+    os.register_at_fork(after_in_child=watch.after_fork)
+    threading.Thread(target=_budget, args=(watch,), name="gresize-jax", daemon=True).start()
