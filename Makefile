@@ -12,6 +12,8 @@ export GRESIZE_CACHE ?= /var/cache/gresize
 # The environments of the tests, and the one of them that the demo runs in.
 DEMO_TORCH := 2.6.0
 TEST_TORCH := 2.6.0 2.11.0
+TEST_JAX := 0.10.2
+NIGHTLY_JAX := 0.4.38
 NIGHTLY_TORCH := 2.1.2 2.3.1 2.9.1 2.15.0
 
 # The releases of Slurm that are tested beside the one of this machine, each in a folder with its Debian: the newest and one in the middle for
@@ -63,6 +65,7 @@ build: need-go ## The programs, the virtual GPU and the plugin, in build/
 .PHONY: setup
 setup: need-go setup-slurm ## Install what demo and test need (they call it themselves; offline when all is there)
 	@tools/setup torch $(TEST_TORCH)
+	@tools/setup jax $(TEST_JAX)
 	@tools/setup ninja
 	@tools/setup $(TEST_SLURM)
 
@@ -88,6 +91,7 @@ bench: setup build ## The benchmarks, those through a real sbatch included
 nightly: export GRESIZE_NIGHTLY := 1
 nightly: setup build ## What takes too long for every change: more PyTorch releases, races, ten minutes of chaos, planted bugs, each fuzz target for FUZZ_SECONDS
 	@tools/setup torch $(NIGHTLY_TORCH)
+	@tools/setup jax $(NIGHTLY_JAX)
 	@tools/setup triton $(TEST_TORCH)
 	@tools/setup $(NIGHTLY_SLURM) clean-root container-host container-image
 	@tools/setup browser

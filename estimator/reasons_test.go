@@ -43,7 +43,7 @@ func TestWordsOfAReason(t *testing.T) {
 		reason        Reason
 		words, hinted string
 	}{
-		{Reason{Code: "no_torch"}, "no PyTorch was seen [no_torch]", "no PyTorch was seen [no_torch]"},
+		{Reason{Code: "no_torch"}, "neither PyTorch nor JAX was seen [no_torch]", "neither PyTorch nor JAX was seen [no_torch]"},
 		{Reason{Code: "budget_spent", Detail: "120 s"}, "the run was ended before enough was seen: 120 s [budget_spent]", "the run was ended before enough was seen; --budget gives it more time: 120 s [budget_spent]"},
 		{Reason{Code: "of_a_plugin", Detail: "so it says"}, "of_a_plugin: so it says", "of_a_plugin: so it says"},
 		{Reason{Code: "of_a_plugin"}, "of_a_plugin", "of_a_plugin"},

@@ -79,7 +79,7 @@ func (p *progressLine) show(x probe.Progress) {
 	case x.Ranks > 0:
 		state = fmt.Sprintf("no step yet, %s reserved", logview.GiB(x.PeakReservedBytes))
 	case x.TorchSeen:
-		state = "PyTorch is there, no step yet"
+		state = "PyTorch or JAX is there, no step yet"
 	}
 	if x.Ranks > 1 {
 		state += fmt.Sprintf(" on each of up to %d", x.Ranks)

@@ -231,7 +231,7 @@ func TestReasonsAreSaidInWords(t *testing.T) {
 		e.Reasons = append(e.Reasons, estimator.Reason{Code: code, Detail: "by 2 GiB"})
 	}
 	d := table().Decide(Input{Asked: request.Request{TresPerNode: "gres:gpu:1"}, Estimate: e})
-	const want = "the estimate's confidence is low: the program keeps more the longer it runs: by 2 GiB [memory_grows]; of_a_plugin: by 2 GiB; no PyTorch was seen: by 2 GiB [no_torch]; and 1 more"
+	const want = "the estimate's confidence is low: the program keeps more the longer it runs: by 2 GiB [memory_grows]; of_a_plugin: by 2 GiB; neither PyTorch nor JAX was seen: by 2 GiB [no_torch]; and 1 more"
 	if d.Code != CodeConfidence || d.Reason != want {
 		t.Errorf("%s: %q, want %q", d.Code, d.Reason, want)
 	}

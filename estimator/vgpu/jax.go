@@ -128,8 +128,9 @@ func (j *JAX) onCard() bool { return j != nil && len(j.Devices) > 0 }
 type Pool struct {
 	// Release is that of JAX.
 	Release string `json:"release"`
-	// NeededBytes is the most that lived in it at once; LargestComputation is what the largest program that XLA compiled needs alone.
-	NeededBytes int64 `json:"needed_bytes"`
+	// NeededBytes is the most that lived in it at once; ComputationBytes is what the largest program that XLA compiled needs alone, by XLA's own account.
+	NeededBytes      int64 `json:"needed_bytes"`
+	ComputationBytes int64 `json:"computation_bytes"`
 	// LimitBytes is what it may have of a card of CardBytes; 0: all. HeldBytes is what it had.
 	LimitBytes   int64  `json:"limit_bytes,omitempty"`
 	HeldBytes    int64  `json:"held_bytes"`
@@ -151,7 +152,7 @@ func (p *Pool) check() error {
 	if p.Processes < 0 || p.Processes > maxWorld {
 		return fmt.Errorf("pool.processes: %d", p.Processes)
 	}
-	return checkNumbers([]int64{p.Decisions}, []int64{p.NeededBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
+	return checkNumbers([]int64{p.Decisions}, []int64{p.NeededBytes, p.ComputationBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
 }
 
 // addPool puts what XLA's allocator had of a card into its report.
@@ -160,6 +161,9 @@ func (r *rankReport) addPool(j *JAX, d JAXDevice, card *NativeDevice) {
 		Release: j.JAX, NeededBytes: d.PeakInUseBytes, LimitBytes: d.LimitBytes, HeldBytes: d.PeakPoolBytes,
 		Allocator: j.Allocator, Preallocates: j.Preallocates, Interface: j.Interface, Processes: j.Processes, Decisions: j.Decisions,
 		Beside: r.PeakReservedBytes > 0,
+	}
+	for _, c := range j.Computations {
+		pool.ComputationBytes = max(pool.ComputationBytes, c.ArgumentBytes+c.OutputBytes-c.AliasBytes+c.TemporaryBytes)
 	}
 	if card != nil {
 		pool.CardBytes = card.TotalBytes
@@ -226,12 +230,13 @@ func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
 	} else if !slices.Contains(triedJAX, pool.Release) {
 		a.lower(estimator.High, "unknown_release", "JAX "+pool.Release+" is not among the releases that were tried")
 	}
-	a.lower(estimator.High, "kernels_chosen", "XLA chooses kernels by times that a real GPU would measure: the interval has the workspaces of those that were not taken")
+	a.lower(estimator.High, "kernels_chosen", "XLA's own choice among them was left out; the interval has the workspaces that others may need")
 	if pool.LimitBytes > 0 {
 		share := 100 * float64(pool.LimitBytes) / float64(max(pool.CardBytes, 1))
-		detail := fmt.Sprintf("the program needs %d MiB of XLA's allocator, which allows itself %.0f %% of a card: the figure is the card whose share holds them", pool.NeededBytes>>20, share)
+		detail := fmt.Sprintf("%.0f %%, and the program needs %d MiB of it: the figure is the card whose share holds them", share, pool.NeededBytes>>20)
 		if pool.Preallocates {
-			detail += fmt.Sprintf("; it takes them at its start, so nvidia-smi will show %d MiB on %s, whatever the program needs", pool.HeldBytes>>20, p.Name)
+			detail += fmt.Sprintf("; it takes its share at its start, so nvidia-smi will show %d MiB on %s, and other cards %.0f %% of theirs, whatever the program needs",
+				pool.HeldBytes>>20, p.Name, share)
 		}
 		a.lower(estimator.Exact, "share_of_card", detail)
 	}

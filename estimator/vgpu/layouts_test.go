@@ -227,7 +227,7 @@ func TestStaticRuntime(t *testing.T) {
 	}{
 		{"a program of the driver alone", []string{program}, "trained", "python_layer_missing"},
 		{"jax", []string{"python3", "-c", find + "jax"}, "jax", ""},
-		{"tensorflow", []string{"python3", "-c", find + "tensorflow"}, "tensorflow", ""},
+		{"tensorflow", []string{"python3", "-c", find + "tensorflow"}, "tensorflow", "tensorflow"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := runInterpreter(t, c.command[0], 1, c.command[1:])

@@ -95,6 +95,12 @@ GV_EXPORT int cuDeviceGetPCIBusId(char *text, int bytes, int device)
 	return GV_OK;
 }
 
+GV_EXPORT int cuDeviceCanAccessPeer(int *can, int device, int peer)
+{
+	*can = device != peer;
+	return GV_OK;
+}
+
 GV_EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
 {
 	*flags = 0;

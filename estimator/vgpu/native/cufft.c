@@ -55,3 +55,48 @@ GV_EXPORT int cufftXtMakePlanMany(int plan, int rank, const int64_t *n, const in
 	gv_bounded(GV_BOUND_FFT, *work_bytes);
 	return 0;
 }
+
+/* ---- the plans of XLA, whose types have other numbers */
+
+static int plan(int rank, const int *n, int type, int batch, size_t *work_bytes)
+{
+	enum { FIRST_DOUBLE = 0x69, DOUBLE_BYTES = 16, SINGLE_BYTES = 8 };
+	size_t elements = (size_t)batch;
+
+	for (int i = 0; i < rank && i < MAX_RANK; i++)
+		elements *= points(n[i]);
+	*work_bytes = elements * (type >= FIRST_DOUBLE ? DOUBLE_BYTES : SINGLE_BYTES);
+	gv_bounded(GV_BOUND_FFT, *work_bytes);
+	return 0;
+}
+
+GV_EXPORT int cufftMakePlanMany(int handle, int rank, const int *n, const int *in_embed, int in_stride, int in_distance,
+	const int *out_embed, int out_stride, int out_distance, int type, int batch, size_t *work_bytes)
+{
+	return plan(rank, n, type, batch, work_bytes);
+}
+
+GV_EXPORT int cufftMakePlanMany64(int handle, int rank, const int64_t *n, const int64_t *in_embed, int64_t in_stride, int64_t in_distance,
+	const int64_t *out_embed, int64_t out_stride, int64_t out_distance, int type, int64_t batch, size_t *work_bytes)
+{
+	int lengths[MAX_RANK] = {0};
+
+	for (int i = 0; i < rank && i < MAX_RANK; i++)
+		lengths[i] = (int)n[i];
+	return plan(rank, lengths, type, (int)batch, work_bytes);
+}
+
+GV_EXPORT int cufftMakePlan1d(int handle, int n, int type, int batch, size_t *work_bytes)
+{
+	return plan(1, &n, type, batch, work_bytes);
+}
+
+GV_EXPORT int cufftMakePlan2d(int handle, int n, int m, int type, size_t *work_bytes)
+{
+	return plan(2, (const int[]){n, m}, type, 1, work_bytes);
+}
+
+GV_EXPORT int cufftMakePlan3d(int handle, int n, int m, int k, int type, size_t *work_bytes)
+{
+	return plan(3, (const int[]){n, m, k}, type, 1, work_bytes);
+}

@@ -7,3 +7,9 @@ GV_EXPORT int cusolverDnCreate(void **handle)
 	gv_use(GV_LIB_CUSOLVER);
 	return 0;
 }
+
+GV_EXPORT int cusolverGetVersion(int *version)
+{
+	*version = GV_SONAME_MAJOR * 1000;
+	return 0;
+}

@@ -224,6 +224,18 @@ GV_EXPORT int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *out)
 	return NVML_OK;
 }
 
+GV_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation)
+{
+	*generation = 4;
+	return NVML_OK;
+}
+
+GV_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *width)
+{
+	*width = 16;
+	return NVML_OK;
+}
+
 struct memory_info { uint64_t total, available, used; };
 struct memory_info_v2 { unsigned version; uint64_t total, reserved, available, used; };
 

@@ -98,6 +98,7 @@ static void *execute_here(void *arguments)
 {
 	const void *loaded = ((struct execute_arguments *)arguments)->executable;
 	struct computation *c, seen = {.loaded = loaded};
+	void *error;
 
 	pthread_mutex_lock(&lock);
 	c = of_executable(loaded);
@@ -110,11 +111,15 @@ static void *execute_here(void *arguments)
 		c = &computations[computation_count++];
 		*c = seen;
 	}
+	pthread_mutex_unlock(&lock);
+	error = execute(arguments);
+	pthread_mutex_lock(&lock);
+	c = error ? NULL : of_executable(loaded); /* one that found no memory was none */
 	if (c)
 		c->executions++;
-	executions++;
+	executions += !error;
 	pthread_mutex_unlock(&lock);
-	return execute(arguments);
+	return error;
 }
 
 static void *destroy_here(void *arguments)

@@ -10,11 +10,9 @@ __all__ = ["install"]
 def _import_jax(load):
     from . import watch
 
-    watch.prepare()
+    watch.quietly(watch.prepare)
     load()
-    import sys
-
-    watch.start(sys.modules["jax"])
+    watch.quietly(watch.start)
 
 
 def _saw_tensorflow(_):

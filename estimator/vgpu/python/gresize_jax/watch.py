@@ -15,8 +15,9 @@ LOOKS_EVERY_SECONDS = 0.25
 # The peak must not have moved in this many executions of the largest computation.
 FLAT_STEPS = 2
 # A program that has done nothing new for so long after its first answer is not waited for: seconds of the processor at least, and as many times
-# those that the first answer took; by the clock, as many times the seconds that it took.
-REST_SECONDS, REST_TIMES, REST_CLOCK_TIMES = 5.0, 2, 4
+# those that the first answer took; by the clock, more than the ten seconds for which XLA waits for memory where the card is full.
+REST_SECONDS, REST_TIMES = 5.0, 2
+REST_CLOCK_SECONDS, REST_CLOCK_TIMES = 20.0, 4
 NEW_BYTES = 1 << 20
 # XLA times kernels to choose among them, which has no meaning here and costs most of a compilation; and it puts kernels that follow one another into
 # graphs of the driver, which need no memory of its allocator. What is given twice counts as it is given last.
@@ -71,7 +72,7 @@ class Watch:
         clock, processor = self.clocks()
         first_clock, first_processor = self.first_answer
         return processor - self.newest[1] >= max(REST_SECONDS, REST_TIMES * first_processor) or clock - self.newest[0] >= max(
-            REST_SECONDS, REST_CLOCK_TIMES * first_clock
+            REST_CLOCK_SECONDS, REST_CLOCK_TIMES * first_clock
         )
 
     @staticmethod
@@ -120,7 +121,7 @@ def _number(name, fallback, kind):
     return value if value > 0 else fallback
 
 
-def _quietly(function, *args):
+def quietly(function, *args):
     try:
         function(*args)
     except Exception:
@@ -131,7 +132,7 @@ def _budget(watch):
     while not watch.done:
         with watch.lock:
             if not watch.done:
-                _quietly(watch.look)
+                quietly(watch.look)
         time.sleep(LOOKS_EVERY_SECONDS)
 
 
@@ -159,14 +160,14 @@ def _hook_decision(watch, kind, name):
     setattr(kind, name, decide)
 
 
-def start(jax):
+def start():
     """Called once jax has been imported."""
     import atexit
 
     watch = Watch()
-    _quietly(_hook_visible)
+    quietly(_hook_visible)
     for name in ("__bool__", "__index__"):
-        _quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
-    atexit.register(_quietly, watch.finish)
+        quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
+    atexit.register(quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)
     threading.Thread(target=_budget, args=(watch,), name="gresize-jax", daemon=True).start()

@@ -1,0 +1,263 @@
+package vgpu
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
+)
+
+// jaxReport is what a process of JAX leaves that needed 6 GiB of the 60 GiB that its allocator had of a card with 80.
+func jaxReport(t *testing.T, pid int, changes map[string]any) []byte {
+	t.Helper()
+	report := map[string]any{
+		"schema": schemaJAX, "pid": pid, "reason": "exit", "python": "3.11.2", "jax": "0.10.2", "plugin": "cuda12", "plugin_version": "0.10.2",
+		"backends": []string{"cpu", "gpu"}, "failures": map[string]string{"tpu": "no libtpu.so"}, "allocator": "default", "preallocates": true, "processes": 1,
+		"interface": 112, "steps": 20, "flat": true, "began_unix": 1000.0, "wall_seconds": 10.0, "host_peak_bytes": 1 << 30,
+		"devices":      []map[string]any{{"index": 0, "peak_in_use_bytes": 6 << 30, "limit_bytes": 60 << 30, "peak_pool_bytes": 60 << 30, "largest_bytes": 1 << 30, "allocations": 9}},
+		"computations": []map[string]any{{"name": "jit_step", "executions": 20, "argument_bytes": 1 << 30, "output_bytes": 1 << 30, "alias_bytes": 0, "temporary_bytes": 1 << 30}},
+	}
+	maps.Copy(report, changes)
+	data, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// jaxNative is what the stubs of that process report.
+func jaxNative(t *testing.T, pid int, changes map[string]any) []byte {
+	t.Helper()
+	all := map[string]any{"torch": "", "bounded": map[string]any{}, "unanswered": map[string]any{}, "values_read_back": 900,
+		"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 60 << 30, "allocations": 1}}}
+	maps.Copy(all, changes)
+	return nativeReport(t, pid, all)
+}
+
+func TestJAXReports(t *testing.T) {
+	none := []map[string]any{}
+	torch := map[string]any{"devices": []map[string]any{{"index": 0, "peak_allocated_bytes": 1 << 30, "peak_reserved_bytes": 2 << 30}}}
+	for _, c := range []struct {
+		name       string
+		jax        map[string]any
+		native     map[string]any
+		torch      map[string]any
+		confidence estimator.Confidence
+		reasons    []string
+		// needed is what the allocators need together; comfortable the smallest card.
+		needed, comfortable int64
+	}{
+		// 6 GiB are three quarters of 8 GiB: a smaller card has no such share.
+		{name: "to its end", confidence: estimator.High, reasons: []string{"kernels_chosen", "share_of_card"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "not to its end", jax: map[string]any{"reason": "stopped"}, confidence: estimator.Low, reasons: []string{"phase_not_reached"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "the first answer stands", jax: map[string]any{"reason": "stopped", "goes_on": true}, confidence: estimator.Low, reasons: []string{"phase_not_reached"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "an allocator without counters", jax: map[string]any{"allocator": "platform", "devices": []map[string]any{{"index": 0}}},
+			native:     map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 7 << 30, "allocations": 9}}},
+			confidence: estimator.High, reasons: []string{"kernels_chosen"}, needed: 7 << 30, comfortable: 7<<30 + 1},
+		{name: "memory beside the allocator", native: map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 64 << 30, "allocations": 9}}},
+			confidence: estimator.High, reasons: []string{"share_of_card"}, needed: 6 << 30, comfortable: 10<<30 + 1},
+		{name: "beside PyTorch", torch: torch, native: map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 62 << 30, "allocations": 9}}},
+			confidence: estimator.Low, reasons: []string{"jax_with_torch"}, needed: 8 << 30, comfortable: 8<<30 + 1},
+		{name: "decides by arrays", jax: map[string]any{"decisions": 3}, confidence: estimator.Low, reasons: []string{"values_compared"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "a release that nobody tried", jax: map[string]any{"jax": "0.99.0"}, confidence: estimator.High, reasons: []string{"unknown_release"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "an interface that nobody knows", jax: map[string]any{"interface": -1}, confidence: estimator.Unknown, reasons: []string{"unknown_release"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "one of several processes", jax: map[string]any{"processes": 4}, confidence: estimator.Low, reasons: []string{"ranks_not_run"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "no plugin", jax: map[string]any{"plugin": nil, "backends": []string{"cpu"}, "devices": none}, native: map[string]any{"devices": none}, confidence: estimator.Unknown, reasons: []string{"cpu_only_jax"}},
+		{name: "a plugin that found no card", jax: map[string]any{"backends": []string{"cpu"}, "failures": map[string]string{"cuda": "no driver"}, "devices": none}, native: map[string]any{"devices": none},
+			confidence: estimator.Unknown, reasons: []string{"jax_without_gpu"}},
+		{name: "a TPU", jax: map[string]any{"backends": []string{"tpu"}, "devices": none}, native: map[string]any{"devices": none}, confidence: estimator.Unknown, reasons: []string{"not_covered"}},
+		{name: "no ptxas", jax: map[string]any{"reason": "exception", "exception": map[string]any{"type": "XlaRuntimeError", "text": "NOT_FOUND: Couldn't find a suitable version of ptxas"}},
+			confidence: estimator.Unknown, reasons: []string{"no_ptxas"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "TensorFlow", jax: map[string]any{"reason": reasonTensorFlow, "devices": none}, native: map[string]any{"devices": none}, confidence: estimator.Unknown, reasons: []string{"tensorflow"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := map[string][]byte{"jax-7.json": jaxReport(t, 7, c.jax), "native-7.json": jaxNative(t, 7, c.native)}
+			if c.torch != nil {
+				files["python-7.json"] = pythonReport(t, 7, c.torch)
+			}
+			r, err := ReadReports(reportDir(t, files))
+			if err != nil {
+				t.Fatal(err)
+			}
+			profile, err := gpu.Load("h100")
+			if err != nil {
+				t.Fatal(err)
+			}
+			as := trace.Completed
+			if r.Stopped {
+				as = trace.Stopped
+			}
+			e := Estimate(&trace.Bundle{Manifest: trace.Manifest{Outcome: as, Steps: r.Steps, Reasons: r.Reasons}, Ranks: r.Ranks}, profile)
+			if err := e.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if e.Confidence != c.confidence {
+				t.Errorf("confidence %s, want %s: %v", e.Confidence, c.confidence, e.Reasons)
+			}
+			for _, code := range c.reasons {
+				if !slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == code }) {
+					t.Errorf("no %s among %v", code, e.Reasons)
+				}
+			}
+			if c.needed == 0 {
+				if len(e.Ranks) != 0 {
+					t.Errorf("ranks: %v", e.Ranks)
+				}
+				return
+			}
+			if len(e.Ranks) != 1 || e.Ranks[0].PeakReservedBytes != c.needed {
+				t.Fatalf("ranks: %+v, want a need of %d", e.Ranks, c.needed)
+			}
+			if got := e.Ranks[0].ComfortableBytes; c.comfortable&1 == 0 && got != c.comfortable || got < c.comfortable {
+				t.Errorf("a card of %d, want %d", got, c.comfortable)
+			}
+			if e.Ranks[0].ComfortableHighBytes <= e.Ranks[0].ComfortableBytes {
+				t.Error("the interval has no width")
+			}
+		})
+	}
+}
+
+func TestJAXReportsAreChecked(t *testing.T) {
+	for name, changes := range map[string]map[string]any{
+		"another schema":           {"schema": "gresize.vgpu.jax/2"},
+		"negative need":            {"devices": []map[string]any{{"index": 0, "peak_in_use_bytes": -1}}},
+		"more than the limit":      {"devices": []map[string]any{{"index": 0, "peak_in_use_bytes": 2, "limit_bytes": 1}}},
+		"a card of a large number": {"devices": []map[string]any{{"index": 1 << 20}}},
+		"too many computations":    {"computations": make([]Computation, maxComputations+1)},
+		"a size beyond all":        {"computations": []Computation{{TemporaryBytes: 1 << 60}}},
+		"negative steps":           {"steps": -1},
+		"negative time":            {"wall_seconds": -1},
+		"too many processes":       {"processes": 1 << 30},
+		"negative decisions":       {"decisions": -1},
+	} {
+		if _, err := ParseJAX(jaxReport(t, 7, changes)); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+	if _, err := ParseJAX(jaxReport(t, 7, nil)); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzParseJAX(f *testing.F) {
+	f.Add([]byte(`{"schema":"gresize.vgpu.jax/1","pid":1,"reason":"exit","devices":[{"index":0,"peak_in_use_bytes":5}],"computations":[{"name":"jit_step"}]}`))
+	f.Add([]byte(`{"schema":"gresize.vgpu.jax/1","failures":{"cuda":"x"},"began_unix":1e300}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if j, err := ParseJAX(data); err == nil && (len(j.Devices) > maxDevicesInOne || j.Steps < 0) {
+			t.Fatalf("%s was taken", data)
+		}
+	})
+}
+
+// jaxPython is the interpreter of an environment with JAX; without it the test is passed over by name.
+func jaxPython(t *testing.T, release string) string {
+	t.Helper()
+	path := filepath.Join(torchtest.Cache(), "venv-jax-"+release, "bin", "python")
+	if _, err := os.Stat(path); err != nil {
+		t.Skipf("%v: `tools/setup jax %s` prepares it", err, release)
+	}
+	return path
+}
+
+// bfcGranule is what XLA's allocator rounds every size up to.
+const bfcGranule = 256
+
+// TestJAXPerceptron trains in plain JAX on the virtual card; what lives at the peak of a step is known by arithmetic.
+func TestJAXPerceptron(t *testing.T) {
+	for _, release := range []string{"0.10.2", "0.4.38"} {
+		t.Run(release, func(t *testing.T) {
+			const width, layers, batch = 2048, 4, 1024
+			o := runInterpreter(t, jaxPython(t, release), 1, []string{"testdata/jax/perceptron.py", "--width", "2048", "--layers", "4", "--batch-size", "1024", "--steps", "40"}, "GRESIZE_PROBE_QUICK=")
+			if o.failed || len(o.ranks) != 1 || o.ranks[0].Pool == nil {
+				t.Fatalf("%+v\n%s", o.reports, o.output)
+			}
+			pool := o.ranks[0].Pool
+			// Parameters and moments, of which the step makes new ones beside the old ones, and the batch.
+			const state = 2 * layers * (4*width*width + 4*width)
+			least := int64(2*state + 4*batch*width)
+			// At least the activations of each layer are kept for the backward pass in temporaries, at most all of them and the gradients.
+			most := least + layers*4*width*width + 4*layers*4*batch*width + 64*mib
+			if pool.NeededBytes < least || pool.NeededBytes > most || pool.NeededBytes%bfcGranule != 0 {
+				t.Errorf("needed %d, want %d to %d", pool.NeededBytes, least, most)
+			}
+			if share := float64(pool.LimitBytes) / float64(pool.CardBytes); share < 0.749 || share > 0.751 || pool.HeldBytes != pool.LimitBytes {
+				t.Errorf("of %d the allocator has %d, and may have %d", pool.CardBytes, pool.HeldBytes, pool.LimitBytes)
+			}
+			e := o.estimate(t, trace.Completed)
+			if o.reports.Steps != 40 || e.Confidence != estimator.High || e.Versions.JAX != "" && e.Versions.JAX != release || o.reports.Versions.JAX != release {
+				t.Errorf("%d steps, %s, JAX %s: %v", o.reports.Steps, e.Confidence, o.reports.Versions.JAX, e.Reasons)
+			}
+			if len(o.reports.UnansweredSymbols) > 0 {
+				t.Errorf("unanswered: %v", o.reports.UnansweredSymbols)
+			}
+		})
+	}
+}
+
+// TestJAXAgainstMemoryAnalysis compares what XLA says of a computation with what was seen of its execution.
+func TestJAXAgainstMemoryAnalysis(t *testing.T) {
+	const program = `
+import jax, jax.numpy as jnp
+f = jax.jit(lambda a: jnp.sin(a @ a) @ a)
+x = jnp.ones((2048, 2048))
+said = f.lower(x).compile().memory_analysis()
+for _ in range(3):
+    y = f(x); y.block_until_ready(); del y
+print("said", said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes)
+`
+	o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"-c", program})
+	if o.failed || len(o.ranks) != 1 || o.ranks[0].Pool == nil {
+		t.Fatalf("%+v\n%s", o.reports, o.output)
+	}
+	_, text, _ := strings.Cut(o.output, "said ")
+	var said int64
+	if err := json.Unmarshal([]byte(strings.Fields(text + " 0")[0]), &said); err != nil {
+		t.Fatalf("%v\n%s", err, o.output)
+	}
+	if needed := o.ranks[0].Pool.NeededBytes; said == 0 || needed < said || needed > said+mib {
+		t.Errorf("needed %d, and XLA says %d of the only computation", needed, said)
+	}
+}
+
+// TestJAXFull runs out of the card's share, as a real program does.
+func TestJAXFull(t *testing.T) {
+	const program = "import jax.numpy as jnp\nkept = [jnp.ones((1 << 30,)).block_until_ready() for _ in range(40)]\n"
+	o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"-c", program}, "GRESIZE_PROBE_QUICK=")
+	if !o.failed || !o.reports.OutOfMemory || !strings.Contains(o.output, "RESOURCE_EXHAUSTED") {
+		t.Errorf("%+v\n%s", o.reports, o.output)
+	}
+}
+
+// TestJAXOnTheCPU: a program that asks for the CPU puts nothing on a card.
+func TestJAXOnTheCPU(t *testing.T) {
+	o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"-c", "import jax\nprint(jax.numpy.ones(3) + 1)"}, "JAX_PLATFORMS=cpu")
+	if o.failed || len(o.ranks) != 0 || !o.reports.TorchSeen || len(o.reports.Reasons) != 0 {
+		t.Errorf("%+v\n%s", o.reports, o.output)
+	}
+}
+
+// TestJAXLayerCostsNothing: a program without JAX gets none of it.
+func TestJAXLayerCostsNothing(t *testing.T) {
+	const program = "import sys\nprint([m for m in sys.modules if m.startswith('gresize_jax.')])"
+	env, err := Environment(Options{LibDir: libDir(t), ReportDir: t.TempDir()}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("python3", "-c", program)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !bytes.Equal(bytes.TrimSpace(out), []byte("[]")) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
