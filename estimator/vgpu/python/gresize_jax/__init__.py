@@ -25,7 +25,7 @@ def install():
     """Arm the hooks, once, in a process of a probe that looks at the virtual GPU."""
     if not os.environ.get("GRESIZE_VGPU_REPORT_DIR") or (os.environ.get("GRESIZE_PROBE_MODE") or "vgpu") != "vgpu":
         return
-    from gresize_vgpu import after_import, around_import
+    from gresize_imports import after_import, around_import
 
     around_import("jax", _import_jax)
     after_import("tensorflow", _saw_tensorflow)
