@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/e2e/check"
 	"github.com/gresize/gresize/estimator"
@@ -588,7 +589,7 @@ func (c *chaos) rows() {
 			l.Events = append(l.Events, check.Event{At: e.At.UnixMilli(), State: e.State})
 		}
 		for _, d := range story.Decisions {
-			if d.Verdict == decisionlog.Rewrite {
+			if d.Verdict == decision.Rewrite {
 				l.After = append(l.After, d.Change.Result.Features)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/minicluster"
@@ -57,7 +57,7 @@ func TestNobodyWaitsForAFullDisk(t *testing.T) {
 	}
 	passed := 0
 	for _, l := range s.lines() {
-		if l.Decision != nil && l.Decision.Verdict == decisionlog.LeaveAlone && l.Decision.Code == "log_unwritable" {
+		if l.Decision != nil && l.Decision.Verdict == decision.LeaveAlone && l.Decision.Code == "log_unwritable" {
 			passed++
 		}
 	}

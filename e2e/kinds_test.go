@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/e2e/site"
@@ -125,7 +126,7 @@ func kindsLeftAlone(t *testing.T, s *fakeSite) {
 			s := s.in(t)
 			id := ""
 			line := s.row(func() { id = c.submit(s) })
-			if line.Job.State != jobs.StateLeftAlone || line.Decision == nil || line.Decision.Verdict != decisionlog.LeaveAlone || line.Decision.Code != c.code {
+			if line.Job.State != jobs.StateLeftAlone || line.Decision == nil || line.Decision.Verdict != decision.LeaveAlone || line.Decision.Code != c.code {
 				t.Errorf("the row says %s %+v, want %s", line.Job.State, line.Decision, c.code)
 			}
 			if id == "" {

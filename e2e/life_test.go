@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/estimator"
@@ -188,7 +189,7 @@ func TestShadow(t *testing.T) {
 	}
 	t.Logf("completed %s after the submission", time.Since(submitted).Round(100*time.Millisecond))
 	story := s.finished(id, 20*time.Second)
-	if story.Job.State != jobs.StateShadowed || len(story.Decisions) != 1 || story.Decisions[0].Verdict != decisionlog.Rewrite {
+	if story.Job.State != jobs.StateShadowed || len(story.Decisions) != 1 || story.Decisions[0].Verdict != decision.Rewrite {
 		t.Errorf("the story is %q with %+v", states(story), story.Decisions)
 	}
 }

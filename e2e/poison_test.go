@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
@@ -42,7 +41,7 @@ func hostile(t *testing.T) fakeAnswer {
 func endedReader(story decisionlog.Story) bool {
 	for _, e := range story.Estimates {
 		for _, r := range e.Reasons {
-			if r.Code == jobs.ReasonReaderEnded {
+			if r.Code == estimator.CodeReaderEnded {
 				return true
 			}
 		}

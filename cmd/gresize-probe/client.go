@@ -64,7 +64,7 @@ func (c *client) job(ctx context.Context) (*probejob.Job, error) {
 func (c *client) result(ctx context.Context, b *trace.Bundle) error {
 	var data bytes.Buffer
 	if err := trace.Write(&data, b); err != nil {
-		return c.failure(ctx, estimator.Reason{Code: "bundle_invalid", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)})
+		return c.failure(ctx, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)})
 	}
 	return c.post(ctx, "/result", "application/octet-stream", data.Bytes())
 }

@@ -224,7 +224,7 @@ func inputsOf(ctx context.Context, seen *sandbox.Seen, began time.Time) []byte {
 // probe runs the job's script. The reason says why there is no bundle.
 func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, []byte, *estimator.Reason) {
 	failed := func(err error) (*trace.Bundle, []byte, *estimator.Reason) {
-		return nil, nil, &estimator.Reason{Code: "probe_refused", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
+		return nil, nil, &estimator.Reason{Code: estimator.CodeProbeRefused, Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
 	}
 	profile, err := gpu.Load(job.GPU)
 	if err != nil {

@@ -331,7 +331,7 @@ func (r *reading) print(w io.Writer) error {
 	r.printOwners(&b)
 	r.printUtilization(&b)
 	for _, x := range r.Reasons {
-		if r.Status == statusFailed && x.Code == failedCode {
+		if r.Status == statusFailed && x.Code == estimator.CodeScriptFailed {
 			continue // it is the headline
 		}
 		fmt.Fprintf(&b, "  because      %s\n", printable.Text(x.WordsWithHint()))
@@ -397,9 +397,6 @@ func (r *reading) printOwners(b *strings.Builder) {
 	}
 }
 
-// failedCode is the reason of an estimate whose command failed.
-const failedCode = "script_failed"
-
 // headline is the status and the card of which it speaks, and for a command that failed, which no card did, how it did.
 func (r *reading) headline() string {
 	if r.Status != statusFailed {
@@ -409,7 +406,7 @@ func (r *reading) headline() string {
 	if r.CommandExitStatus > 128 {
 		how = fmt.Sprintf("ended by signal %d", r.CommandExitStatus-128)
 	}
-	if i := slices.IndexFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == failedCode }); i >= 0 {
+	if i := slices.IndexFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == estimator.CodeScriptFailed }); i >= 0 {
 		// The detail begins with the exit status, which stands here already.
 		if _, cause, _ := strings.Cut(r.Reasons[i].Detail, fmt.Sprintf("exit status %d: ", r.CommandExitStatus)); cause != "" {
 			return fmt.Sprintf("%s: %s (%s)", r.Status, cause, how)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
@@ -24,7 +25,7 @@ func deadLog(t *testing.T) string {
 	id := ids[0]
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.High, Fits: true, Steps: 4, Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "cuDNN may choose another workspace"}},
 		Ranks: []estimator.Rank{{PeakReservedBytes: 7 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
-	for _, step := range []decisionlog.Transition{{From: "held", To: "estimated", SlurmJobID: 7, Estimate: &answer}, {From: "estimated", To: "verified", Finished: true, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite,
+	for _, step := range []decisionlog.Transition{{From: "held", To: "estimated", SlurmJobID: 7, Estimate: &answer}, {From: "estimated", To: "verified", Finished: true, Decision: &decisionlog.Decision{At: at, Verdict: decision.Rewrite,
 		Code: "smaller_row_fits", Reason: "because it fits", MarginBytes: 1 << 28, NeedBytes: 33 << 28, Margin: decisionlog.Margin{Kind: "calibrated", Group: "gpu=rtx3060", Actuals: 120, Died: 1, Ratio: 1.03, TargetFailureRate: 0.01},
 		Change: request.Change{Result: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}}}}} {
 		step.Job, step.At = id, at

@@ -266,7 +266,7 @@ func fitAnswerOf(r *reading) string {
 
 // isClose says that nothing but the end of the card keeps a run from an answer.
 func isClose(r *reading) bool {
-	return r.tooClose() || r.Status == statusUnknown && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == "near_capacity" })
+	return r.tooClose() || r.Status == statusUnknown && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == estimator.CodeNearCapacity })
 }
 
 // search finds the answer. Its error is that of a run that could not be made.
@@ -460,7 +460,7 @@ func (s *fitSearch) failure(above int) (int, error) {
 
 func whyOf(r *reading) string {
 	for _, x := range r.Reasons {
-		if x.Code != "workspace_bounded" && x.Code != "run_cut_short" {
+		if x.Code != estimator.CodeWorkspaceBounded && x.Code != estimator.CodeRunCutShort {
 			return r.Status + ": " + x.WordsWithHint()
 		}
 	}

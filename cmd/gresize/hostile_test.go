@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 	"io"
 	"path/filepath"
@@ -38,7 +39,7 @@ func logWith(t *testing.T, text string) string {
 			Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "conv" + text}}, Ranks: []estimator.Rank{{PeakAllocatedBytes: 5 << 30, PeakReservedBytes: 6 << 30, OutsideBytes: 1 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
 		for _, step := range []decisionlog.Transition{
 			{From: "held", To: "estimated", SlurmJobID: 42 + uint32(len(job.Token)%2), Estimate: &answer, NewProbe: &decisionlog.Probe{Name: "gresize-probe-" + job.Token}, Detail: "d" + text},
-			{From: "estimated", To: "decided", Code: "smaller_row_fits", Detail: "why" + text, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite, Code: "smaller_row_fits", Reason: "it fits" + text, MarginBytes: 1 << 29,
+			{From: "estimated", To: "decided", Code: "smaller_row_fits", Detail: "why" + text, Decision: &decisionlog.Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits", Reason: "it fits" + text, MarginBytes: 1 << 29,
 				NeedBytes: 17 << 29, Change: request.Change{Result: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g" + text}}}},
 			{From: "decided", To: "verified", Code: "running", Finished: finished, NodeList: "gpu1" + text, Detail: "on gpu1" + text},
 		} {

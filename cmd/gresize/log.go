@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gresize/gresize/daemon/config"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/printable"
@@ -152,7 +153,7 @@ func csvLine(l decisionlog.Line, names *logview.Names) []string {
 	var verdict, code, now, need, margin, reason string
 	if d := l.Decision; d != nil {
 		verdict, code, reason = string(d.Verdict), d.Code, d.Reason
-		if d.Verdict == decisionlog.Rewrite {
+		if d.Verdict == decision.Rewrite {
 			now = d.Change.Result.String()
 		}
 		if d.NeedBytes > 0 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -22,12 +23,12 @@ func filterLog(t *testing.T) string {
 	for i, j := range []struct {
 		name, partition string
 		uid             uint32
-		verdict         decisionlog.Verdict
+		verdict         decision.Verdict
 	}{
-		{"one", "gpu", 4_000_000_001, decisionlog.Rewrite},
-		{`=cmd|' /C calc'!A0`, "gpu", 4_000_000_002, decisionlog.Keep},
-		{"three, \"quoted\"\nline", "", 4_000_000_001, decisionlog.LeaveAlone},
-		{"four", "big,gpu", 4_000_000_001, decisionlog.Rewrite},
+		{"one", "gpu", 4_000_000_001, decision.Rewrite},
+		{`=cmd|' /C calc'!A0`, "gpu", 4_000_000_002, decision.Keep},
+		{"three, \"quoted\"\nline", "", 4_000_000_001, decision.LeaveAlone},
+		{"four", "big,gpu", 4_000_000_001, decision.Rewrite},
 		{"five", "gpu", 4_000_000_001, ""},
 	} {
 		at := start.AddDate(0, 0, i)

@@ -147,7 +147,7 @@ func (r *reading) readOwners(b *trace.Bundle) {
 // statusOf is careful: what might not fit is not called fitting, and what may be gresize's own fault is not called the command's.
 func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 	largest, ok := e.Largest()
-	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "out_of_memory" })
+	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeOutOfMemory })
 	ours := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return estimator.Ours(r.Code) })
 	switch {
 	case m.Outcome == trace.Crashed && !ours:
@@ -164,7 +164,7 @@ func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 
 // wasFullOnce says that the run met the end of the card and went on without the allocator's cache.
 func (r *reading) wasFullOnce() bool {
-	return !r.Fits && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == "near_capacity" })
+	return !r.Fits && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == estimator.CodeNearCapacity })
 }
 
 // tooClose says that the answer is unknown for one cause alone: the interval reaches over the end of the card.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/logview"
@@ -35,22 +36,22 @@ const assumedSlurm = "24.11.0"
 
 // move is a number of jobs that were decided in one way and would be in another.
 type move struct {
-	WasVerdict decisionlog.Verdict `json:"was_verdict"`
-	WasCode    string              `json:"was_code"`
-	Verdict    decisionlog.Verdict `json:"verdict"`
-	Code       string              `json:"code"`
-	Jobs       int64               `json:"jobs"`
+	WasVerdict decision.Verdict `json:"was_verdict"`
+	WasCode    string           `json:"was_code"`
+	Verdict    decision.Verdict `json:"verdict"`
+	Code       string           `json:"code"`
+	Jobs       int64            `json:"jobs"`
 }
 
 // replayedJob is a job that would have been decided differently.
 type replayedJob struct {
-	ID         int64               `json:"id"`
-	SlurmJobID uint32              `json:"slurm_job_id,omitempty"`
-	UID        uint32              `json:"uid"`
-	Asked      request.Request     `json:"asked"`
-	WasVerdict decisionlog.Verdict `json:"was_verdict"`
-	WasCode    string              `json:"was_code"`
-	WasNow     request.Request     `json:"was_now,omitzero"`
+	ID         int64            `json:"id"`
+	SlurmJobID uint32           `json:"slurm_job_id,omitempty"`
+	UID        uint32           `json:"uid"`
+	Asked      request.Request  `json:"asked"`
+	WasVerdict decision.Verdict `json:"was_verdict"`
+	WasCode    string           `json:"was_code"`
+	WasNow     request.Request  `json:"was_now,omitzero"`
 	replay.Result
 }
 
@@ -152,7 +153,7 @@ func again(player replay.Player, line decisionlog.Line, estimates []estimator.Es
 	job = replayedJob{ID: line.Job.ID, SlurmJobID: line.Job.SlurmJobID, UID: line.Job.UID, Asked: line.Job.Asked}
 	if d := line.Decision; d != nil {
 		job.WasVerdict, job.WasCode = d.Verdict, d.Code
-		if d.Verdict == decisionlog.Rewrite {
+		if d.Verdict == decision.Rewrite {
 			job.WasNow = d.Change.Result
 		}
 	}
@@ -164,7 +165,7 @@ func again(player replay.Player, line decisionlog.Line, estimates []estimator.Es
 		margin = line.Decision.Margin
 	}
 	job.Result = player.Decide(line.Job, estimates, margin)
-	different = job.Verdict != job.WasVerdict || job.Verdict == decisionlog.Rewrite && !request.Equivalent(job.Now, job.WasNow)
+	different = job.Verdict != job.WasVerdict || job.Verdict == decision.Rewrite && !request.Equivalent(job.Now, job.WasNow)
 	return job, different, true
 }
 
@@ -173,7 +174,7 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 	moves := map[move]int64{}
 	type key struct {
 		asked, now request.Request
-		verdict    decisionlog.Verdict
+		verdict    decision.Verdict
 		code       string
 	}
 	before, after := map[key]*decisionlog.Group{}, map[key]*decisionlog.Group{}
@@ -204,7 +205,7 @@ func replayAll(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 		if job.AssumedVersion {
 			sum.AssumedVersion++
 		}
-		if job.Code == replay.CodeNoEstimate {
+		if job.Code == decision.CodeNoEstimate {
 			sum.NotKnown++
 			if sum.Untried == nil {
 				sum.Untried = map[string]int64{}
@@ -316,7 +317,7 @@ func writeReplay(w io.Writer, sum replaySum) error {
 	return err
 }
 
-func spaced(v decisionlog.Verdict) string { return dash(strings.ReplaceAll(string(v), "_", " ")) }
+func spaced(v decision.Verdict) string { return dash(strings.ReplaceAll(string(v), "_", " ")) }
 
 func dash(s string) string {
 	if s == "" {
@@ -326,8 +327,8 @@ func dash(s string) string {
 }
 
 // decided is a verdict, or what a rewrite asks for.
-func decided(v decisionlog.Verdict, now request.Request) string {
-	if v == decisionlog.Rewrite {
+func decided(v decision.Verdict, now request.Request) string {
+	if v == decision.Rewrite {
 		return logview.Short(now)
 	}
 	return spaced(v)
@@ -346,8 +347,8 @@ func replayCSV(cmd *cobra.Command, log *decisionlog.Log, chosen decisionlog.Filt
 	if err := table.row("id", "slurm_job_id", "uid", "asked", "was_verdict", "was_code", "was_now", "verdict", "code", "now", "reason"); err != nil {
 		return err
 	}
-	text := func(v decisionlog.Verdict, r request.Request) string {
-		if v != decisionlog.Rewrite {
+	text := func(v decision.Verdict, r request.Request) string {
+		if v != decision.Rewrite {
 			return ""
 		}
 		return printable.Clip(r.String(), logview.MaxTextRunes)

@@ -154,6 +154,9 @@ func writeTruth(w io.Writer, t decisionlog.Truth) error {
 }
 
 // reportColumns are the columns of the CSV form. They stay; more may be added at the end. What a section has no value for is empty.
+// rowDiedAfterRewrite is the name of a row, and not a code.
+const rowDiedAfterRewrite = "died_after_rewrite"
+
 var reportColumns = []string{"section", "name", "code", "jobs", "gpu_hours_asked", "gpu_hours_needed", "gpu_hours_freed", "jobs_without_limit", "tasks", "tasks_needed",
 	"runs_over", "mean_error_percent", "worst_error_percent", "gpu_hours_added"}
 
@@ -184,7 +187,7 @@ func writeReportCSV(w io.Writer, r report.Report) error {
 	for _, line := range []struct {
 		name string
 		n    int64
-	}{{"known", r.Actuals.Known}, {"died_of_memory", r.Actuals.Died}, {"died_after_rewrite", r.Actuals.DiedAfterRewrite}, {"run_again", r.Actuals.RanAgain},
+	}{{"known", r.Actuals.Known}, {"died_of_memory", r.Actuals.Died}, {rowDiedAfterRewrite, r.Actuals.DiedAfterRewrite}, {"run_again", r.Actuals.RanAgain},
 		{"shadow_measured", r.Actuals.ShadowMeasured}, {"shadow_over_need", r.Actuals.WouldHaveDied}, {"from_cache", r.Actuals.FromCache}} {
 		if err := row("actual", line.name, "", map[string]string{"jobs": count(line.n)}); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
@@ -28,7 +29,7 @@ func monthLog(t *testing.T) string {
 	small := request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}
 	for i, j := range []struct {
 		name, mode, state string
-		verdict           decisionlog.Verdict
+		verdict           decision.Verdict
 		code              string
 		limit, tasks      int64
 		peak              int64
@@ -36,13 +37,13 @@ func monthLog(t *testing.T) string {
 		rewritten, rescue bool
 		fromJob           int64
 	}{
-		{name: "shadow-well", mode: "shadow", state: "shadowed", verdict: decisionlog.Rewrite, code: "smaller_row_fits", limit: 600, peak: 7 * gib, outcome: decisionlog.Completed},
-		{name: "shadow-dead", mode: "shadow", state: "shadowed", verdict: decisionlog.Rewrite, code: "smaller_row_fits", limit: 60, peak: 11 * gib, outcome: decisionlog.Completed},
-		{name: "array", mode: "enforce", state: "verified", verdict: decisionlog.Rewrite, code: "smaller_row_fits", limit: 30, tasks: 100},
-		{name: "dies", mode: "enforce", state: "verified", verdict: decisionlog.Rewrite, code: "smaller_row_fits", limit: 120, peak: 12 * gib, outcome: decisionlog.OutOfMemory, rewritten: true, rescue: true},
-		{name: "again", mode: "enforce", state: "verified", verdict: decisionlog.Rewrite, code: "smaller_row_fits", limit: 600, peak: 7 * gib, outcome: decisionlog.Completed, rewritten: true, fromJob: 1},
-		{name: "right", mode: "enforce", state: "released", verdict: decisionlog.Keep, code: "already_smallest", limit: 240},
-		{name: "not-known", mode: "enforce", state: "released", verdict: decisionlog.LeaveAlone, code: "confidence_too_low", limit: decisionlog.NoTimeLimit},
+		{name: "shadow-well", mode: "shadow", state: "shadowed", verdict: decision.Rewrite, code: "smaller_row_fits", limit: 600, peak: 7 * gib, outcome: decisionlog.Completed},
+		{name: "shadow-dead", mode: "shadow", state: "shadowed", verdict: decision.Rewrite, code: "smaller_row_fits", limit: 60, peak: 11 * gib, outcome: decisionlog.Completed},
+		{name: "array", mode: "enforce", state: "verified", verdict: decision.Rewrite, code: "smaller_row_fits", limit: 30, tasks: 100},
+		{name: "dies", mode: "enforce", state: "verified", verdict: decision.Rewrite, code: "smaller_row_fits", limit: 120, peak: 12 * gib, outcome: decisionlog.OutOfMemory, rewritten: true, rescue: true},
+		{name: "again", mode: "enforce", state: "verified", verdict: decision.Rewrite, code: "smaller_row_fits", limit: 600, peak: 7 * gib, outcome: decisionlog.Completed, rewritten: true, fromJob: 1},
+		{name: "right", mode: "enforce", state: "released", verdict: decision.Keep, code: "already_smallest", limit: 240},
+		{name: "not-known", mode: "enforce", state: "released", verdict: decision.LeaveAlone, code: "confidence_too_low", limit: decisionlog.NoTimeLimit},
 		{name: "open", mode: "enforce", state: "probing"},
 	} {
 		at := start.AddDate(0, 0, i)
@@ -63,7 +64,7 @@ func monthLog(t *testing.T) string {
 				Ranks: []estimator.Rank{{ComfortableBytes: 7 * gib, ComfortableHighBytes: 8 * gib}}}
 			step.FromJob = j.fromJob
 		}
-		if j.verdict == decisionlog.Rewrite {
+		if j.verdict == decision.Rewrite {
 			step.Decision.Change = request.Change{Result: small}
 		}
 		must(l.Advance(t.Context(), step))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
@@ -41,7 +42,7 @@ func sampleLog(t *testing.T) string {
 		Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "conv"}}, Ranks: []estimator.Rank{{PeakAllocatedBytes: 5 << 30, PeakReservedBytes: 6 << 30, OutsideBytes: 1 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
 	for _, step := range []decisionlog.Transition{
 		{From: "held", To: "estimated", SlurmJobID: 42, Estimate: &answer, NewProbe: &decisionlog.Probe{Name: "gresize-probe-x"}},
-		{From: "estimated", To: "decided", Code: "smaller_row_fits", Detail: "why", Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite, Code: "smaller_row_fits", Reason: "it fits", MarginBytes: 1 << 29,
+		{From: "estimated", To: "decided", Code: "smaller_row_fits", Detail: "why", Decision: &decisionlog.Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits", Reason: "it fits", MarginBytes: 1 << 29,
 			NeedBytes: 17 << 29, Change: request.Change{Result: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}}}},
 		{From: "decided", To: "verified", Code: "running", Finished: true, NodeList: "gpu1"},
 	} {
@@ -50,7 +51,7 @@ func sampleLog(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tokentwo", Mode: "enforce", UID: 1, Finished: true, Asked: asked, SubmittedAt: at}, First: decisionlog.Event{At: at, State: "left_alone", Code: "array_job"}, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: "array_job", Reason: "it is an array"}}); err != nil {
+	if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: "tokentwo", Mode: "enforce", UID: 1, Finished: true, Asked: asked, SubmittedAt: at}, First: decisionlog.Event{At: at, State: "left_alone", Code: "array_job"}, Decision: &decisionlog.Decision{At: at, Verdict: decision.LeaveAlone, Code: "array_job", Reason: "it is an array"}}); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity"
@@ -114,13 +114,13 @@ const recently = 15 * time.Minute
 
 // drawProbesFailing says that jobs pass untried, and why the last of them did.
 func drawProbesFailing(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Time) error {
-	lines, err := log.List(ctx, maxTopJobs, decisionlog.Filter{Verdict: decisionlog.LeaveAlone, Since: now.Add(-recently)})
+	lines, err := log.List(ctx, maxTopJobs, decisionlog.Filter{Verdict: decision.LeaveAlone, Since: now.Add(-recently)})
 	if err != nil {
 		return err
 	}
 	n, last := 0, decisionlog.Line{}
 	for _, l := range lines {
-		if l.Decision != nil && l.Decision.Code == jobs.CodeProbesFailing {
+		if l.Decision != nil && l.Decision.Code == decision.CodeProbesFailing {
 			if n++; n == 1 {
 				last = l
 			}

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -49,10 +49,10 @@ JOB  USER        NAME       PARTITION  ASKED  STATE     FOR  HELD FOR  NEEDS  VE
 		t.Errorf("in a small window: %q", got)
 	}
 
-	for i, code := range []string{"no_gpu", jobs.CodeProbesFailing, jobs.CodeProbesFailing} {
+	for i, code := range []string{"no_gpu", decision.CodeProbesFailing, decision.CodeProbesFailing} {
 		at := now.Add(time.Duration(i-3) * time.Minute)
 		if _, err := l.AddJobs(t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: code + at.String(), Mode: "enforce", UID: 7, SubmittedAt: at, Finished: true, Fingerprint: "f"},
-			First: decisionlog.Event{At: at, State: "left_alone"}, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: code, Reason: "the last: no such partition"}}); err != nil {
+			First: decisionlog.Event{At: at, State: "left_alone"}, Decision: &decisionlog.Decision{At: at, Verdict: decision.LeaveAlone, Code: code, Reason: "the last: no such partition"}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -25,7 +25,7 @@ func (r *reading) readUtilization(b *trace.Bundle, p *gpu.Profile) {
 	}
 	advice := utilization.Estimate(stream, p)
 	if fault != nil {
-		advice.Reasons = []estimator.Reason{{Code: "bundle_invalid", Detail: printable.Text(fault.Error())}}
+		advice.Reasons = []estimator.Reason{{Code: estimator.CodeBundleInvalid, Detail: printable.Text(fault.Error())}}
 	}
 	r.Utilization = &advice
 }

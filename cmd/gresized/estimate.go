@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
@@ -41,7 +40,7 @@ func estimateBundle(ctx context.Context, r *reader.Reader, bundle *os.File, prof
 	a, err := r.Ask(ctx, bundle, q)
 	switch {
 	case errors.Is(err, reader.ErrEnded):
-		return estimator.NewUnknown(q.Method, card.ID, estimator.Reason{Code: jobs.ReasonReaderEnded, Detail: printable.Clip(err.Error(), 500)}), nil
+		return estimator.NewUnknown(q.Method, card.ID, estimator.Reason{Code: estimator.CodeReaderEnded, Detail: printable.Clip(err.Error(), 500)}), nil
 	case err != nil:
 		return estimator.Estimate{}, err
 	case a.Estimate == nil:

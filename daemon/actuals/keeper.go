@@ -10,21 +10,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
-)
-
-// Codes of events that stand in the log after the last state of a job.
-const (
-	codeDied            = "out_of_memory_after_rewrite"
-	codeOutOfMemory     = "out_of_memory"
-	codeRequeued        = "requeued"
-	codeRequestRestored = "request_restored"
-	codeRequeueRefused  = "requeue_refused"
 )
 
 // Slurm is what is needed of the cluster; *client.Client is the real one.
@@ -137,7 +130,7 @@ func change(s decisionlog.Story) (request.Change, bool) {
 
 // decidedChange is the change that was decided last, whatever has become of the job since.
 func decidedChange(s decisionlog.Story) (request.Change, bool) {
-	if n := len(s.Decisions); n > 0 && s.Job.Mode == string(jobs.Enforce) && s.Decisions[n-1].Verdict == decisionlog.Rewrite {
+	if n := len(s.Decisions); n > 0 && s.Job.Mode == string(jobs.Enforce) && s.Decisions[n-1].Verdict == decision.Rewrite {
 		return s.Decisions[n-1].Change, true
 	}
 	return request.Change{}, false
@@ -191,9 +184,9 @@ func (k *Keeper) record(ctx context.Context, s decisionlog.Story, a decisionlog.
 	var event *decisionlog.Event
 	rescue := false
 	if a.Outcome == decisionlog.OutOfMemory {
-		event = &decisionlog.Event{At: a.At, State: s.Job.State, Code: codeOutOfMemory, Detail: "the job died of GPU memory on what its owner had asked for: " + a.Detail}
+		event = &decisionlog.Event{At: a.At, State: s.Job.State, Code: estimator.CodeOutOfMemory, Detail: "the job died of GPU memory on what its owner had asked for: " + a.Detail}
 		if a.AfterRewrite {
-			event.Code, event.Detail = codeDied, "the job died of GPU memory on what gresize had given it: "+a.Detail
+			event.Code, event.Detail = decision.CodeDied, "the job died of GPU memory on what gresize had given it: "+a.Detail
 			rescue = k.config.Requeue && a.Run == 0
 			if rescue {
 				event.Detail += "; it is to run again with what its owner had asked for"
@@ -204,7 +197,7 @@ func (k *Keeper) record(ctx context.Context, s decisionlog.Story, a decisionlog.
 	if err != nil || !added {
 		return err
 	}
-	if event != nil && event.Code == codeDied {
+	if event != nil && event.Code == decision.CodeDied {
 		d := s.Decisions[len(s.Decisions)-1]
 		k.config.Logger.Warn("a job died of GPU memory on what gresize had given it; jobs like it are left alone from now on", "slurm_job_id", s.Job.SlurmJobID, "token", s.Job.Token,
 			"uid", s.Job.UID, "node", a.Node, "given", d.Change.Result.String(), "asked", s.Job.Asked.String(), "need_bytes", d.NeedBytes, "margin_bytes", d.MarginBytes, "runs_again", rescue, "line", a.Detail, "message_id", messageDied)

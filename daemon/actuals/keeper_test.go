@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gresize/gresize/daemon/calibration"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/estimator"
@@ -102,7 +103,7 @@ func newBench(t *testing.T, requeue bool) *bench {
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.Exact, Fits: true,
 		Ranks: []estimator.Rank{{PeakReservedBytes: 10 << 30, ComfortableBytes: 10 << 30, ComfortableHighBytes: 10 << 30}}}
 	for _, step := range []decisionlog.Transition{{From: "held", To: "estimated", SlurmJobID: 7, Estimate: &answer},
-		{From: "estimated", To: "verified", Finished: true, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite, Code: "smaller_row_fits", Change: request.Change{Result: changed}}}} {
+		{From: "estimated", To: "verified", Finished: true, Decision: &decisionlog.Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits", Change: request.Change{Result: changed}}}} {
 		step.Job, step.At = row, at
 		if err := log.Advance(t.Context(), step); err != nil {
 			t.Fatal(err)
@@ -180,12 +181,12 @@ func TestADeathIsAnAlarmAndTheJobRunsAgain(t *testing.T) {
 	b.slurm.job.State = "FAILED"
 	b.slurm.mu.Unlock()
 	deadline := time.Now().Add(5 * time.Second)
-	for !slices.Contains(codes(b.story()), codeRequestRestored) && time.Now().Before(deadline) {
+	for !slices.Contains(codes(b.story()), decision.CodeRequestRestored) && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	stop()
 	wait.Wait()
-	if diff := cmp.Diff([]string{codeDied, codeRequeued, codeRequestRestored}, codes(b.story())); diff != "" {
+	if diff := cmp.Diff([]string{decision.CodeDied, decision.CodeRequeued, decision.CodeRequestRestored}, codes(b.story())); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"requeue 7", "update 1001 7 [{Features gpu80g}] keep=true"}, b.slurm.calls); diff != "" || early != 0 {
@@ -194,7 +195,7 @@ func TestADeathIsAnAlarmAndTheJobRunsAgain(t *testing.T) {
 	// It dies again on what its owner asked for: no second rescue, and nothing is our fault.
 	b.slurm.job.State = "COMPLETING"
 	b.report(epilog.Report{MemoryLine: line})
-	if open, err := b.log.OpenRescues(t.Context()); err != nil || len(open) != 0 || !slices.Contains(codes(b.story()), codeOutOfMemory) {
+	if open, err := b.log.OpenRescues(t.Context()); err != nil || len(open) != 0 || !slices.Contains(codes(b.story()), estimator.CodeOutOfMemory) {
 		t.Errorf("%+v %v %v", open, err, codes(b.story()))
 	}
 }
@@ -237,13 +238,13 @@ func TestARescueThatIsRefusedEnds(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { b.keeper.Run(ctx) })
 	deadline := time.Now().Add(5 * time.Second)
-	for !slices.Contains(codes(b.story()), codeRequeueRefused) && time.Now().Before(deadline) {
+	for !slices.Contains(codes(b.story()), decision.CodeRequeueRefused) && time.Now().Before(deadline) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	stop()
 	wait.Wait()
 	last := b.story().Events[len(b.story().Events)-1]
-	if last.Code != codeRequeueRefused || !strings.Contains(last.Detail, "Requeue is not allowed") || len(b.slurm.calls) != maxTries {
+	if last.Code != decision.CodeRequeueRefused || !strings.Contains(last.Detail, "Requeue is not allowed") || len(b.slurm.calls) != maxTries {
 		t.Errorf("%+v %v", last, b.slurm.calls)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/slurm/client"
@@ -60,7 +61,7 @@ func (k *Keeper) rescue(ctx context.Context, r decisionlog.Rescue) {
 		return
 	}
 	refuse := func(format string, args ...any) {
-		k.move(ctx, s, decisionlog.RescueRefused, codeRequeueRefused, fmt.Sprintf(format, args...))
+		k.move(ctx, s, decisionlog.RescueRefused, decision.CodeRequeueRefused, fmt.Sprintf(format, args...))
 	}
 	// The job was changed when it was written down here. One that died before it was seen to run well may be out of the manager's hands since: it takes what is put
 	// back for an act of the owner.
@@ -86,13 +87,13 @@ func (k *Keeper) rescue(ctx context.Context, r decisionlog.Rescue) {
 		if k.failed(r.Job, err) {
 			refuse("the controller refused: %v", err)
 		} else if err == nil {
-			k.move(ctx, s, decisionlog.RescueRequeued, codeRequeued, "the job waits in the queue again")
+			k.move(ctx, s, decisionlog.RescueRequeued, decision.CodeRequeued, "the job waits in the queue again")
 		}
 	case r.State == decisionlog.RescueAsked:
 		// An earlier life of this daemon has done it, or somebody else.
-		k.move(ctx, s, decisionlog.RescueRequeued, codeRequeued, "the job waits in the queue again")
+		k.move(ctx, s, decisionlog.RescueRequeued, decision.CodeRequeued, "the job waits in the queue again")
 	case request.Equivalent(j.Request, s.Job.Asked):
-		k.move(ctx, s, decisionlog.RescueRestored, codeRequestRestored, "the job asks for "+s.Job.Asked.String()+" again")
+		k.move(ctx, s, decisionlog.RescueRestored, decision.CodeRequestRestored, "the job asks for "+s.Job.Asked.String()+" again")
 	case !j.Pending() || !request.Equivalent(j.Request, changed.Result):
 		refuse("the job is %s and asks for %s", j.State, j.Request)
 	default:

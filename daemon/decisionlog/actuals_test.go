@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -26,7 +27,7 @@ func rewritten(t *testing.T, l *Log, token string, slurmJobID uint32, high int64
 	}
 	for _, step := range []Transition{
 		{From: "held", To: "found", SlurmJobID: slurmJobID}, {From: "found", To: "estimated", Estimate: answer("a100-80", 2*high)}, {From: "estimated", To: "again", Estimate: answer("rtx3060", high)},
-		{From: "again", To: "verified", Finished: true, NodeList: "gpu1", Decision: &Decision{At: at, Verdict: Rewrite, Code: "smaller_row_fits", Target: request.Target{Constraint: "gpu12g"},
+		{From: "again", To: "verified", Finished: true, NodeList: "gpu1", Decision: &Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits", Target: request.Target{Constraint: "gpu12g"},
 			Margin: Margin{Kind: "calibrated", Group: "gpu=rtx3060", Actuals: 120, Ratio: 1.02, TargetFailureRate: 0.01}}},
 	} {
 		step.Job, step.At = id, at
@@ -191,7 +192,7 @@ func TestTruth(t *testing.T) {
 	if _, err := l.db.Exec("UPDATE jobs SET mode = 'shadow'; UPDATE decisions SET need_bytes = 105"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := l.Truth(ctx, Filter{Verdict: Rewrite}); err != nil || got.ShadowMeasured != 2 || got.WouldHaveDied != 1 {
+	if got, err := l.Truth(ctx, Filter{Verdict: decision.Rewrite}); err != nil || got.ShadowMeasured != 2 || got.WouldHaveDied != 1 {
 		t.Errorf("%+v %v", got, err)
 	}
 	nobody := uint32(1)

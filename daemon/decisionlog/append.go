@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -76,23 +77,13 @@ type Probe struct {
 	BundleBytes  int64     `json:"bundle_bytes,omitempty"`
 }
 
-// Verdict is what was decided for a job.
-type Verdict string
-
-// The three verdicts.
-const (
-	Rewrite    Verdict = "rewrite"
-	Keep       Verdict = "keep"
-	LeaveAlone Verdict = "leave_alone"
-)
-
 // Decision is a verdict with its reason.
 type Decision struct {
-	At          time.Time `json:"at"`
-	Verdict     Verdict   `json:"verdict"`
-	Code        string    `json:"code"`
-	Reason      string    `json:"reason"`
-	MarginBytes int64     `json:"margin_bytes"`
+	At          time.Time        `json:"at"`
+	Verdict     decision.Verdict `json:"verdict"`
+	Code        string           `json:"code"`
+	Reason      string           `json:"reason"`
+	MarginBytes int64            `json:"margin_bytes"`
 	// Margin is the evidence of the margin; the zero value in rows of earlier releases.
 	Margin    Margin         `json:"margin,omitzero"`
 	NeedBytes int64          `json:"need_bytes"`
@@ -273,7 +264,7 @@ func addDecision(ctx context.Context, tx *sql.Tx, job int64, estimateID *int64, 
 		return err
 	}
 	after := ""
-	if d.Verdict == Rewrite {
+	if d.Verdict == decision.Rewrite {
 		after = d.Change.Result.String()
 	}
 	margin, err := json.Marshal(d.Margin)

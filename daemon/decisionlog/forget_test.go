@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+
+	"github.com/gresize/gresize/daemon/decision"
 )
 
 func count(t *testing.T, db *sql.DB, query string) (n int) {
@@ -68,7 +70,7 @@ func TestBackupWhileTheDaemonWrites(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		for i := 0; ctx.Err() == nil; i++ {
-			if _, err := l.AddJobs(context.Background(), NewJob{Job: sampleJob(fmt.Sprint(i)), First: Event{At: at, State: "held"}, Decision: &Decision{At: at, Verdict: Keep, Code: "already_smallest"}}); err != nil {
+			if _, err := l.AddJobs(context.Background(), NewJob{Job: sampleJob(fmt.Sprint(i)), First: Event{At: at, State: "held"}, Decision: &Decision{At: at, Verdict: decision.Keep, Code: "already_smallest"}}); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Millisecond)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -14,7 +15,7 @@ import (
 type Group struct {
 	Asked       request.Request
 	Mode, State string
-	Verdict     Verdict // empty: nothing was decided
+	Verdict     decision.Verdict // empty: nothing was decided
 	Code        string
 	// Now is what a rewrite asks for.
 	Now  request.Request

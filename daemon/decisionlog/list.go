@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -27,7 +28,7 @@ type Filter struct {
 	// Partition is compared with the whole text that the owner gave, which may be a list; it is empty for a job that named none.
 	Partition *string
 	// Verdict is that of the latest decision.
-	Verdict Verdict
+	Verdict decision.Verdict
 	// OutOfMemory chooses the jobs that died of GPU memory.
 	OutOfMemory bool
 	// Open chooses the jobs that gresized still looks after.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/gresize/gresize/daemon/decision"
 )
 
 // filledLog is a log with so many finished jobs, made by the text that the manual's measurements are made with.
@@ -43,22 +45,22 @@ func filters(jobs int) map[string]Filter {
 		"no such user":          {UID: ptr(uint32(1))},
 		"partition":             {Partition: ptr("part3")},
 		"no such partition":     {Partition: ptr("none")},
-		"verdict":               {Verdict: Rewrite},
+		"verdict":               {Verdict: decision.Rewrite},
 		"old week":              {Since: last.AddDate(0, 0, -9), Until: last.AddDate(0, 0, -2)},
-		"rare user, verdict":    {UID: ptr(uint32(7)), Verdict: Rewrite},
-		"verdict, no partition": {Verdict: Keep, Partition: ptr("none")},
+		"rare user, verdict":    {UID: ptr(uint32(7)), Verdict: decision.Rewrite},
+		"verdict, no partition": {Verdict: decision.Keep, Partition: ptr("none")},
 		// 200 000 of the partition's jobs are passed over, and none is found.
-		"partition without that verdict":    {Partition: ptr("part4"), Verdict: Rewrite},
+		"partition without that verdict":    {Partition: ptr("part4"), Verdict: decision.Rewrite},
 		"state":                             {State: "left_alone"},
 		"no such state":                     {State: "held"},
-		"state without that verdict":        {State: "left_alone", Verdict: Rewrite},
+		"state without that verdict":        {State: "left_alone", Verdict: decision.Rewrite},
 		"state of a rare user":              {State: "shadowed", UID: ptr(uint32(7))},
-		"all together":                      {UID: ptr(uint32(1007)), Partition: ptr("part3"), Verdict: Rewrite, Since: last.AddDate(0, 0, -9), Until: last},
+		"all together":                      {UID: ptr(uint32(1007)), Partition: ptr("part3"), Verdict: decision.Rewrite, Since: last.AddDate(0, 0, -9), Until: last},
 		"a partition where the user is not": {UID: ptr(uint32(7)), Partition: ptr("part3")},
 	}
 }
 
-func (f Filter) holds(j Job, v Verdict) bool {
+func (f Filter) holds(j Job, v decision.Verdict) bool {
 	return (f.UID == nil || j.UID == *f.UID) && (f.Partition == nil || j.Partition == *f.Partition) && (f.Verdict == "" || v == f.Verdict) && (f.State == "" || j.State == f.State) &&
 		(f.Since.IsZero() || !j.SubmittedAt.Before(f.Since)) && (f.Until.IsZero() || j.SubmittedAt.Before(f.Until))
 }
@@ -119,7 +121,7 @@ func TestFiltersChooseAndKeepOrder(t *testing.T) {
 		if rapid.Bool().Draw(r, "by partition") {
 			f.Partition = ptr(fmt.Sprintf("part%d", rapid.IntRange(0, 5).Draw(r, "partition")))
 		}
-		f.Verdict = rapid.SampledFrom([]Verdict{"", Rewrite, Keep, LeaveAlone}).Draw(r, "verdict")
+		f.Verdict = rapid.SampledFrom([]decision.Verdict{"", decision.Rewrite, decision.Keep, decision.LeaveAlone}).Draw(r, "verdict")
 		f.State = rapid.SampledFrom([]string{"", "", "left_alone", "shadowed", "held"}).Draw(r, "state")
 		instantOf := func(name string) time.Time {
 			if n := rapid.Int64Range(-100, jobs+100).Draw(r, name); n > 0 {

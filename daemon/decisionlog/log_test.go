@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -46,7 +47,7 @@ func TestWholeStory(t *testing.T) {
 	id := ids[0]
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "a100-80", Confidence: estimator.High, Fits: true, Steps: 4, Reasons: []estimator.Reason{{Code: "workspace_bounded"}},
 		Ranks: []estimator.Rank{{PeakReservedBytes: 5, ComfortableBytes: 5, ComfortableHighBytes: 7}}}
-	decision := Decision{At: at, Verdict: Rewrite, Code: "smaller_row_fits", Reason: "because", MarginBytes: 1, NeedBytes: 8, Target: request.Target{Constraint: "gpu12g"},
+	decision := Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits", Reason: "because", MarginBytes: 1, NeedBytes: 8, Target: request.Target{Constraint: "gpu12g"},
 		Change: request.Change{Set: []request.Assignment{{Key: "Features", Value: "gpu12g"}}, Result: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}}}
 	for _, step := range []Transition{
 		{From: "held", To: "found", SlurmJobID: 7}, {From: "found", To: "probing", NewProbe: &Probe{Name: "p1", KeySHA256: "hash"}},

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gresize/gresize/daemon/decision"
 )
 
 // TestFromEachEarlierSchema opens files as earlier releases wrote them (tools/decisionlog/dump-fixture) and compares what the log says of their jobs.
@@ -59,7 +61,7 @@ func TestFromEachEarlierSchema(t *testing.T) {
 			if diff := cmp.Diff([]string{"tokalone", "tokopen", "tokrewritten"}, tokens); diff != "" {
 				t.Error(diff)
 			}
-			for verdict, want := range map[Verdict]string{Rewrite: "tokrewritten", LeaveAlone: "tokalone"} {
+			for verdict, want := range map[decision.Verdict]string{decision.Rewrite: "tokrewritten", decision.LeaveAlone: "tokalone"} {
 				got, err := l.List(t.Context(), 10, Filter{Verdict: verdict})
 				if err != nil || len(got) != 1 || got[0].Job.Token != want || got[0].Decision.Verdict != verdict {
 					t.Errorf("%s: %+v %v", verdict, got, err)
@@ -74,10 +76,10 @@ func TestFromEachEarlierSchema(t *testing.T) {
 			if err != nil || len(open) != 1 {
 				t.Fatalf("%+v %v", open, err)
 			}
-			if err := l.Advance(t.Context(), Transition{Job: open[0].Job.ID, From: "held", To: "released", At: at, Finished: true, Decision: &Decision{At: at, Verdict: Keep, Code: "already_smallest"}}); err != nil {
+			if err := l.Advance(t.Context(), Transition{Job: open[0].Job.ID, From: "held", To: "released", At: at, Finished: true, Decision: &Decision{At: at, Verdict: decision.Keep, Code: "already_smallest"}}); err != nil {
 				t.Fatal(err)
 			}
-			if kept, err := l.List(t.Context(), 10, Filter{Verdict: Keep}); err != nil || len(kept) != 1 || kept[0].Job.Token != "tokopen" {
+			if kept, err := l.List(t.Context(), 10, Filter{Verdict: decision.Keep}); err != nil || len(kept) != 1 || kept[0].Job.Token != "tokopen" {
 				t.Errorf("%+v %v", kept, err)
 			}
 			for _, q := range manualQueries(t) {

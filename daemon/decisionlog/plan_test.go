@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/gresize/gresize/daemon/decision"
 )
 
 // planOf is how SQLite goes about a query.
@@ -74,7 +76,7 @@ func TestTheGroupsAreThoseOfTheRows(t *testing.T) {
 		got, want := map[key]sum{}, map[key]sum{}
 		for _, g := range groups {
 			now := ""
-			if g.Verdict == Rewrite {
+			if g.Verdict == decision.Rewrite {
 				now = g.Now.String()
 			}
 			got[key{g.Asked.String(), now, g.State, string(g.Verdict), g.Code}] = sum{g.Jobs, g.LimitedJobs, g.LimitMinutes}
@@ -83,7 +85,7 @@ func TestTheGroupsAreThoseOfTheRows(t *testing.T) {
 		var n int64
 		if err := l.Each(t.Context(), f, func(line Line) error {
 			k := key{asked: line.Job.Asked.String(), state: line.Job.State, verdict: string(line.Decision.Verdict), code: line.Decision.Code}
-			if line.Decision.Verdict == Rewrite {
+			if line.Decision.Verdict == decision.Rewrite {
 				k.now = line.Decision.Change.Result.String()
 			}
 			s := want[k]

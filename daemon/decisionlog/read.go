@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -167,7 +168,7 @@ func (d *decisionScan) decision() (*Decision, error) {
 	if !d.verdict.Valid {
 		return nil, nil
 	}
-	out := Decision{At: instant(d.at.Int64), Verdict: Verdict(d.verdict.String), Code: d.code.String, Reason: d.reason.String, MarginBytes: d.margin.Int64, NeedBytes: d.need.Int64}
+	out := Decision{At: instant(d.at.Int64), Verdict: decision.Verdict(d.verdict.String), Code: d.code.String, Reason: d.reason.String, MarginBytes: d.margin.Int64, NeedBytes: d.need.Int64}
 	if err := json.Unmarshal([]byte(d.target.String), &out.Target); err != nil {
 		return nil, err
 	}

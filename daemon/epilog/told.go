@@ -21,8 +21,11 @@ const (
 	maxRuns = 1 << 16
 )
 
+// outOfMemory is how a run ended that had too little GPU memory.
+const outOfMemory = "out_of_memory"
+
 // Outcomes are the words for how a run ended that may be told.
-var Outcomes = []string{"completed", "failed", "out_of_memory", "unknown"}
+var Outcomes = []string{"completed", "failed", outOfMemory, "unknown"}
 
 // Told is what the site's own monitoring knows of one run of a job.
 type Told struct {

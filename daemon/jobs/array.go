@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/quantity"
@@ -13,10 +14,7 @@ import (
 )
 
 // codeArrayTask is the code of a job whose next task is to be tried.
-const codeArrayTask = "array_next_task"
-
-// reasonArray is the code of an estimate that speaks for the tasks of an array.
-const reasonArray = "array_tasks"
+const codeArrayTask = decision.CodeNextTask
 
 // triedOf chooses the tasks of an array that are tried: the first, the middle and the last one.
 func triedOf(list string) (*spool.Array, error) {
@@ -55,7 +53,7 @@ func largestOf(seen []estimator.Estimate, a *spool.Array) estimator.Estimate {
 	}
 	all.Fits, all.HostPeakBytes = fits, host
 	all.Reasons = append(slices.Clone(all.Reasons[:min(len(all.Reasons), estimator.MaxReasons-1)]),
-		estimator.Reason{Code: reasonArray, Detail: fmt.Sprintf("%s; of those that were tried (%s), task %d needs most", quantity.Count(a.Count, "task"), tried(a), a.Tried[at])})
+		estimator.Reason{Code: estimator.CodeArrayTasks, Detail: fmt.Sprintf("%s; of those that were tried (%s), task %d needs most", quantity.Count(a.Count, "task"), tried(a), a.Tried[at])})
 	return all
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/wire"
@@ -69,8 +69,8 @@ func TestArraysAreJudgedByTheLargestTask(t *testing.T) {
 		code  string
 	}{
 		{"all are small", byTask{"0": 2 * gib, "7": 9 * gib, "15": 3 * gib}, StateUpdated, ""},
-		{"the middle one is large", byTask{"0": 2 * gib, "7": 40 * gib, "15": 3 * gib}, StateReleased, policy.CodeAlready},
-		{"the last one is not known", byTask{"0": 2 * gib, "7": 4 * gib}, StateReleased, policy.CodeConfidence},
+		{"the middle one is large", byTask{"0": 2 * gib, "7": 40 * gib, "15": 3 * gib}, StateReleased, decision.CodeAlready},
+		{"the last one is not known", byTask{"0": 2 * gib, "7": 4 * gib}, StateReleased, decision.CodeConfidence},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, Enforce, time.Minute)
@@ -87,7 +87,7 @@ func TestArraysAreJudgedByTheLargestTask(t *testing.T) {
 			b.until("the update", func() bool { return b.story(token).Job.State == c.state })
 			story := b.story(token)
 			last := story.Estimates[len(story.Estimates)-1]
-			if len(story.Estimates) != 4 || last.Ranks[0].ComfortableBytes != 9*gib || last.Reasons[0].Code != reasonArray {
+			if len(story.Estimates) != 4 || last.Ranks[0].ComfortableBytes != 9*gib || last.Reasons[0].Code != estimator.CodeArrayTasks {
 				t.Errorf("%d estimates, the last %+v", len(story.Estimates), last)
 			}
 			// One task has begun and has a record of its own.
@@ -152,7 +152,7 @@ func TestAnArrayWhoseTasksBegan(t *testing.T) {
 	b.slurm.mu.Unlock()
 	b.reportTask(1)
 	b.reportTask(2)
-	if story := b.ends(reply.Token, StateShadowed, policy.CodeSmaller); story.Job.SlurmJobID != id {
+	if story := b.ends(reply.Token, StateShadowed, decision.CodeSmaller); story.Job.SlurmJobID != id {
 		t.Errorf("found job %d, want %d", story.Job.SlurmJobID, id)
 	}
 }
@@ -166,7 +166,7 @@ func TestArraysAreNotAnsweredFromTheCache(t *testing.T) {
 		_, token := b.submit(arrayOf("0-1"))
 		b.reportTask(2*n + 1)
 		b.reportTask(2*n + 2)
-		b.ends(token, StateShadowed, policy.CodeSmaller)
+		b.ends(token, StateShadowed, decision.CodeSmaller)
 	}
 }
 

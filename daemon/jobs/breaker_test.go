@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/wire"
@@ -109,7 +110,7 @@ func TestProbesThatAllFail(t *testing.T) {
 		t.Fatalf("held beside the trial: %+v", reply)
 	}
 	b.until("the trial's probe", func() bool { b.slurm.mu.Lock(); defer b.slurm.mu.Unlock(); return len(b.slurm.asked) == 13 })
-	if err := b.manager.ProbeFailure(b.slurm.asked[12].Name, b.slurm.asked[12].Key, estimator.Reason{Code: reasonNoSandbox, Detail: "max_user_namespaces is 0"}); err != nil {
+	if err := b.manager.ProbeFailure(b.slurm.asked[12].Name, b.slurm.asked[12].Key, estimator.Reason{Code: estimator.CodeNoSandbox, Detail: "max_user_namespaces is 0"}); err != nil {
 		t.Fatal(err)
 	}
 	b.ends(token, StateReleased, "confidence_too_low")
@@ -149,7 +150,7 @@ func TestBreakerLetsWaitingJobsGo(t *testing.T) {
 		b.until("the end", func() bool { return b.story(token).Job.Finished })
 		codes[b.story(token).Decisions[0].Code]++
 	}
-	if codes[codeProbeRefused] < 2 || codes[CodeProbesFailing] == 0 {
+	if codes[codeProbeRefused] < 2 || codes[decision.CodeProbesFailing] == 0 {
 		t.Errorf("%v", codes)
 	}
 	if len(b.slurm.asked) >= 10 { // twice each

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 )
 
@@ -56,7 +57,7 @@ func (m *Manager) fromCache(ctx context.Context, l *life) (again, done bool) {
 		why = filesUnchanged
 	}
 	l.useCached(c)
-	return m.move(ctx, l, decisionlog.Transition{To: StateReported, Code: CodeFromCache, Detail: answeredFrom(c, why)}), true
+	return m.move(ctx, l, decisionlog.Transition{To: StateReported, Code: decision.CodeFromCache, Detail: answeredFrom(c, why)}), true
 }
 
 const filesUnchanged = "all files that its probe read are unchanged"

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -35,7 +35,7 @@ func TestSecondSubmissionIsAnsweredWithoutARun(t *testing.T) {
 	b := withCache(t, CacheVerify)
 	first, token := b.submit(sample())
 	b.probed(1)
-	b.ends(token, StateShadowed, policy.CodeSmaller)
+	b.ends(token, StateShadowed, decision.CodeSmaller)
 
 	_, again := b.submit(sample())
 	b.until("a second probe", func() bool { b.slurm.mu.Lock(); defer b.slurm.mu.Unlock(); return len(b.slurm.asked) >= 2 })
@@ -52,10 +52,10 @@ func TestSecondSubmissionIsAnsweredWithoutARun(t *testing.T) {
 	if err := b.manager.ProbeUnchanged(p.Name, p.Key, job.InputsOf); err != nil {
 		t.Fatal(err)
 	}
-	story := b.ends(again, StateShadowed, policy.CodeSmaller)
+	story := b.ends(again, StateShadowed, decision.CodeSmaller)
 	var said string
 	for _, e := range story.Events {
-		if e.Code == CodeFromCache {
+		if e.Code == decision.CodeFromCache {
 			said = e.Detail
 		}
 	}
@@ -90,7 +90,7 @@ func TestSecondSubmissionIsAnsweredWithoutARun(t *testing.T) {
 			t.Errorf("another %s was answered with what is not its own", name)
 		}
 		b.report(n + 1)
-		b.ends(token, StateShadowed, policy.CodeSmaller)
+		b.ends(token, StateShadowed, decision.CodeSmaller)
 	}
 }
 
@@ -98,9 +98,9 @@ func TestScriptSufficesWhereTheSiteSaysSo(t *testing.T) {
 	b := withCache(t, CacheScript)
 	_, token := b.submit(sample())
 	b.report(1)
-	b.ends(token, StateShadowed, policy.CodeSmaller)
+	b.ends(token, StateShadowed, decision.CodeSmaller)
 	_, again := b.submit(sample())
-	story := b.ends(again, StateShadowed, policy.CodeSmaller)
+	story := b.ends(again, StateShadowed, decision.CodeSmaller)
 	if len(story.Probes) != 0 || len(b.slurm.asked) != 1 {
 		t.Errorf("%d probes", len(story.Probes))
 	}
@@ -109,7 +109,7 @@ func TestScriptSufficesWhereTheSiteSaysSo(t *testing.T) {
 	b.manager.Configure(s)
 	_, off := b.submit(sample())
 	b.report(2)
-	b.ends(off, StateShadowed, policy.CodeSmaller)
+	b.ends(off, StateShadowed, decision.CodeSmaller)
 }
 
 func TestAnswersOfAnotherReleaseAreNotTaken(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAnswersOfAnotherReleaseAreNotTaken(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		_, token := b.submit(sample())
 		b.report(n)
-		b.ends(token, StateShadowed, policy.CodeSmaller)
+		b.ends(token, StateShadowed, decision.CodeSmaller)
 	}
 }
 

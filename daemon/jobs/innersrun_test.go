@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/release"
@@ -59,7 +60,7 @@ func TestAScriptKeepsTheVariablesThatItReads(t *testing.T) {
 		AdminComment: "gresize:v1:" + reply.Token, Request: askedOf(r)})
 	b.report(1)
 	b.until("a decision", func() bool { return len(b.story(reply.Token).Decisions) > 0 })
-	if d := b.story(reply.Token).Decisions[0]; d.Code != policy.CodeAlready || !strings.Contains(d.Reason, "an srun inside the job would still ask for type big") {
+	if d := b.story(reply.Token).Decisions[0]; d.Code != decision.CodeAlready || !strings.Contains(d.Reason, "an srun inside the job would still ask for type big") {
 		t.Errorf("decided %s: %s", d.Code, d.Reason)
 	}
 }
@@ -74,7 +75,7 @@ func TestShadowDropsNothingAndDecidesTheSame(t *testing.T) {
 	b.slurm.add(client.Job{Name: r.Name, UserID: r.UserID, State: "RUNNING", Reason: "None", EligibleAt: time.Now(), AdminComment: "gresize:v1:" + reply.Token, Request: askedOf(r)})
 	b.report(1)
 	b.until("a decision", func() bool { return len(b.story(reply.Token).Decisions) > 0 })
-	if d := b.story(reply.Token).Decisions[0]; d.Code != policy.CodeSmaller {
+	if d := b.story(reply.Token).Decisions[0]; d.Code != decision.CodeSmaller {
 		t.Errorf("decided %s: %s", d.Code, d.Reason)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/slurm/client"
@@ -37,7 +38,7 @@ func TestJobsOutsideTheScope(t *testing.T) {
 	}
 	id, token := b.submit(sample())
 	b.slurm.change(id, func(j *client.Job) { j.Partition = "long" })
-	b.ends(token, StateReleased, policy.CodeOutsideScope)
+	b.ends(token, StateReleased, decision.CodeOutsideScope)
 	if len(b.slurm.asked) != 0 || len(b.slurm.updates) != 1 {
 		t.Errorf("%d probes and %q", len(b.slurm.asked), b.slurm.updates)
 	}
@@ -112,7 +113,7 @@ func TestOtherSettingsMeetJobsThatAreHeld(t *testing.T) {
 	b.until("the probe", func() bool { return b.story(token).Job.State == StateProbing })
 	b.change(func(s *Settings) { s.Mode = Shadow })
 	b.report(1)
-	b.ends(token, StateReleased, policy.CodeSmaller)
+	b.ends(token, StateReleased, decision.CodeSmaller)
 	if slices.ContainsFunc(b.slurm.updates, func(u string) bool { return len(u) > len("1001 101 []") }) {
 		t.Errorf("changed: %q", b.slurm.updates)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/launch"
@@ -384,7 +385,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	if code == "" {
 		if outside := settings.Rules.Scope.Outside(whose(s.job), false); outside != "" {
-			code, reason = policy.CodeOutsideScope, outside
+			code, reason = decision.CodeOutsideScope, outside
 		}
 	}
 	if code == "" {
@@ -399,7 +400,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	if code == "" {
 		if why, admitted := m.breaker.admit(s.job.UID, s.job.Token, now); !admitted {
-			code, reason = CodeProbesFailing, why
+			code, reason = decision.CodeProbesFailing, why
 		}
 	}
 	size := sizeOf(r)
@@ -415,7 +416,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		}
 		s.job.Finished, s.job.Profile = true, ""
 		s.first.State, s.first.Code, s.first.Detail = StateLeftAlone, code, reason
-		s.decision = &decisionlog.Decision{At: now, Verdict: decisionlog.LeaveAlone, Code: code, Reason: "the job was left alone: " + reason}
+		s.decision = &decisionlog.Decision{At: now, Verdict: decision.LeaveAlone, Code: code, Reason: "the job was left alone: " + reason}
 		m.enqueue(s)
 		return pass
 	}

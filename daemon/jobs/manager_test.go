@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/policy"
@@ -302,7 +303,7 @@ func TestRefusedUpdateReleasesTheJob(t *testing.T) {
 	b.slurm.refuse = maxTries
 	id, token := b.submit(sample())
 	b.report(1)
-	b.ends(token, StateReleased, policy.CodeSmaller)
+	b.ends(token, StateReleased, decision.CodeSmaller)
 	if want := []string{fmt.Sprintf("1001 %d []", id)}; !slices.Equal(b.slurm.updates, want) {
 		t.Errorf("updates %q, want %q", b.slurm.updates, want)
 	}
@@ -444,8 +445,8 @@ func TestShadowNeverTouchesTheQueue(t *testing.T) {
 	b := newBench(t, Shadow, time.Minute)
 	_, token := b.submit(sample())
 	b.report(1)
-	story := b.ends(token, StateShadowed, policy.CodeSmaller)
-	if len(b.slurm.updates) != 0 || story.Decisions[0].Verdict != decisionlog.Rewrite {
+	story := b.ends(token, StateShadowed, decision.CodeSmaller)
+	if len(b.slurm.updates) != 0 || story.Decisions[0].Verdict != decision.Rewrite {
 		t.Errorf("%q %+v", b.slurm.updates, story.Decisions)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 )
 
@@ -14,7 +15,7 @@ func (b *bench) ended(uid uint32, n int, outcome decisionlog.Outcome, before tim
 	b.t.Helper()
 	at := time.Now().Add(-before)
 	ids, err := b.log.AddJobs(b.t.Context(), decisionlog.NewJob{Job: decisionlog.Job{Token: fmt.Sprintf("past-%d-%d", uid, n), UID: uid, Mode: string(Enforce), Fingerprint: fmt.Sprint(n), SubmittedAt: at, State: StateHeld},
-		First: decisionlog.Event{At: at, State: StateHeld}, Decision: &decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite, Code: "smaller_row_fits"}})
+		First: decisionlog.Event{At: at, State: StateHeld}, Decision: &decisionlog.Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits"}})
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probejob"
@@ -78,7 +79,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 		return false
 	}
 	if why, admitted := m.breaker.admit(l.job.UID, l.job.Token, time.Now()); !admitted {
-		return m.letGo(ctx, l, CodeProbesFailing, "the job was left alone: "+why)
+		return m.letGo(ctx, l, decision.CodeProbesFailing, "the job was left alone: "+why)
 	}
 	if again, left := m.diedBefore(ctx, l); left {
 		return again
@@ -301,7 +302,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 		l.estimate = &answer
 	}
 	if r.unchanged != nil {
-		t.Code, t.Detail = CodeFromCache, answeredFrom(*r.unchanged, filesUnchanged)
+		t.Code, t.Detail = decision.CodeFromCache, answeredFrom(*r.unchanged, filesUnchanged)
 		l.useCached(*r.unchanged)
 		l.verified = r.unchanged.Job
 	}

@@ -1,6 +1,10 @@
 package jobs
 
-import "github.com/gresize/gresize/daemon/decisionlog"
+import (
+	"github.com/gresize/gresize/daemon/decisionlog"
+
+	"github.com/gresize/gresize/daemon/decision"
+)
 
 // messageDecided tells a decision from other lines of the journal; docs/journal.md.
 const messageDecided = "466289e08f3340e6957af3e7af03aac3"
@@ -11,7 +15,7 @@ func (m *Manager) say(j decisionlog.Job, d *decisionlog.Decision) {
 		return
 	}
 	now := ""
-	if d.Verdict == decisionlog.Rewrite {
+	if d.Verdict == decision.Rewrite {
 		now = d.Change.Result.String()
 	}
 	m.config.Logger.Info("decided", "verdict", string(d.Verdict), "code", d.Code, "reason", d.Reason, "slurm_job_id", j.SlurmJobID, "token", j.Token, "uid", j.UID, "partition", j.Partition,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -18,7 +19,7 @@ func TestADecisionIsSaidWithItsFields(t *testing.T) {
 	m := &Manager{config: Config{Logger: slog.New(slog.NewJSONHandler(&out, nil))}}
 	job := decisionlog.Job{SlurmJobID: 7, Token: "tok", UID: 1001, Partition: "gpu", Mode: "enforce", Asked: request.Request{Features: "gpu80g"}}
 	m.say(job, nil)
-	m.say(job, &decisionlog.Decision{Verdict: decisionlog.Rewrite, Code: "smaller_row_fits", Reason: "it fits", NeedBytes: 5, MarginBytes: 2, Change: request.Change{Result: request.Request{Features: "gpu12g"}}})
+	m.say(job, &decisionlog.Decision{Verdict: decision.Rewrite, Code: "smaller_row_fits", Reason: "it fits", NeedBytes: 5, MarginBytes: 2, Change: request.Change{Result: request.Request{Features: "gpu12g"}}})
 	for _, want := range []string{`"msg":"decided"`, `"verdict":"rewrite"`, `"code":"smaller_row_fits"`, `"reason":"it fits"`, `"slurm_job_id":7`, `"uid":1001`, `"partition":"gpu"`, `"asked":"--constraint=gpu80g"`, `"now":"--constraint=gpu12g"`, `"need_bytes":5`, `"message_id":"` + messageDecided + `"`} {
 		if strings.Count(out.String(), want) != 1 {
 			t.Errorf("no %s in %s", want, out.String())

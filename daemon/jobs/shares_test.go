@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
@@ -96,7 +96,7 @@ func TestWhatIsAskedByTheGPU(t *testing.T) {
 	b.slurm.add(client.Job{Name: r.Name, UserID: r.UserID, State: "RUNNING", Reason: "None", EligibleAt: time.Now(), AdminComment: "gresize:v1:" + reply.Token, Request: askedOf(r)})
 	b.report(1)
 	b.until("a decision", func() bool { return len(b.story(reply.Token).Decisions) > 0 })
-	if d := b.story(reply.Token).Decisions[0]; d.Code != policy.CodeNarrowed || d.Target.Shards == 0 {
+	if d := b.story(reply.Token).Decisions[0]; d.Code != decision.CodeNarrowed || d.Target.Shards == 0 {
 		t.Errorf("decided %s: %s", d.Code, d.Reason)
 	}
 }

@@ -6,6 +6,8 @@
 package jobs
 
 import (
+	"github.com/gresize/gresize/daemon/decision"
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -59,65 +61,49 @@ var (
 	LastStates = []string{StateVerified, StateRestored, StateReleased, StateAbandoned, StateShadowed, StateLeftAlone}
 )
 
-// CodeLooksSpent is the code of a job whose estimates went from card to card.
-const CodeLooksSpent = "cards_disagree"
-
-// CodeFromCache is the code of a job that was answered as an earlier one.
-const CodeFromCache = "answered_from_cache"
-
-// CodeProbesFailing is the code of a job that was not held, or no longer, since probes fail one after the other.
-const CodeProbesFailing = "probes_failing"
-
-// reasonNoSandbox is the reason of an estimate without a run: the node of the probe has no sandbox.
-const reasonNoSandbox = "no_sandbox"
-
-// ReasonReaderEnded is the reason of an estimate whose bundle ended the process that read it.
-const ReasonReaderEnded = "reader_ended"
-
-// Codes of events and decisions made here, kept in the log. Codes of decisions are also in packages policy and request.
+// Codes of events and decisions made here, as they are called in this package.
 const (
-	codeNoGPU         = wire.SkipNoGPU
-	codeNoScript      = wire.SkipNoScript
-	codeSharesGPU     = request.CodeSharesGPU
-	codeSeveralGPUs   = "several_gpus"
-	codeNotUnderstood = "request_not_understood"
-	codeArray         = "array_job"
-	codePrefer        = "has_prefer"
-	codeDeadline      = wire.SkipDeadline
-	codeExclusive     = "exclusive_node"
-	codeNodesNamed    = "nodes_named"
-	codeDependency    = "has_dependency"
-	codeReservation   = "in_reservation"
-	codeUserHold      = wire.SkipOnHold
-	codeRoot          = "root_job"
-	codeCut           = "too_large"
-	codeOddName       = "odd_job_name"
-	codeOddScript     = "odd_script"
-	codeOptedOut      = wire.SkipOptOut
-	codeBusy          = "busy"
-	codeLogUnwritable = "log_unwritable"
-	// codeQueueUnreadable is the code of a job that was not held, since none is found.
-	codeQueueUnreadable = "queue_unreadable"
-	codeNeverSeen       = "never_seen"
-	codeAmbiguous       = "ambiguous_record"
-	codeChangedEarly    = "request_changed_at_submit"
-	codeOwnerReleased   = "owner_lifted_hold"
-	codeOwnerChanged    = "owner_changed_job"
-	codeOwnerCancelled  = "job_ended"
-	codeHoldPassed      = "hold_passed"
-	codeClockSetBack    = "clock_set_back"
-	codeProbeRefused    = "probe_refused"
-	codeProbeLost       = "probe_lost"
-	codeProbeQueue      = "probe_queue_full"
-	codeSpoolLost       = "spool_lost"
-	codeUpdateRefused   = "update_refused"
-	codeImpossible      = "impossible_on_this_cluster"
-	codeWaitedTooLong   = "waited_too_long"
-	codeLimit           = "limit_forbids"
-	codeModeChanged     = "mode_changed"
-	codeDiedBefore      = "died_after_rewrite"
-	codeOwnersDeaths    = "owners_jobs_die"
-	codeLookAgain       = "tried_on_the_new_card"
-	codeRunning         = "running"
-	codeWaiting         = "waiting_with_nothing_wrong"
+	codeNoGPU           = wire.SkipNoGPU
+	codeNoScript        = wire.SkipNoScript
+	codeSharesGPU       = request.CodeSharesGPU
+	codeSeveralGPUs     = request.CodeSeveral
+	codeNotUnderstood   = request.CodeSpelling
+	codeArray           = decision.CodeArray
+	codePrefer          = decision.CodePrefer
+	codeDeadline        = wire.SkipDeadline
+	codeExclusive       = decision.CodeExclusive
+	codeNodesNamed      = decision.CodeNodesNamed
+	codeDependency      = decision.CodeDependency
+	codeReservation     = decision.CodeReservation
+	codeUserHold        = wire.SkipOnHold
+	codeRoot            = decision.CodeRoot
+	codeCut             = decision.CodeCut
+	codeOddName         = decision.CodeOddName
+	codeOddScript       = decision.CodeOddScript
+	codeOptedOut        = wire.SkipOptOut
+	codeBusy            = decision.CodeBusy
+	codeLogUnwritable   = decision.CodeLogUnwritable
+	codeQueueUnreadable = decision.CodeQueueUnreadable
+	codeNeverSeen       = decision.CodeNeverSeen
+	codeAmbiguous       = decision.CodeAmbiguous
+	codeChangedEarly    = decision.CodeChangedEarly
+	codeOwnerReleased   = decision.CodeOwnerReleased
+	codeOwnerChanged    = decision.CodeOwnerChanged
+	codeOwnerCancelled  = decision.CodeOwnerCancelled
+	codeHoldPassed      = decision.CodeHoldPassed
+	codeClockSetBack    = decision.CodeClockSetBack
+	codeProbeRefused    = estimator.CodeProbeRefused
+	codeProbeLost       = estimator.CodeProbeLost
+	codeProbeQueue      = decision.CodeProbeQueue
+	codeSpoolLost       = decision.CodeSpoolLost
+	codeUpdateRefused   = decision.CodeUpdateRefused
+	codeImpossible      = decision.CodeImpossible
+	codeWaitedTooLong   = decision.CodeWaitedTooLong
+	codeLimit           = decision.CodeLimit
+	codeModeChanged     = decision.CodeModeChanged
+	codeDiedBefore      = decision.CodeDiedBefore
+	codeOwnersDeaths    = decision.CodeOwnersDeaths
+	codeLookAgain       = decision.CodeTriedAgain
+	codeRunning         = decision.CodeRunning
+	codeWaiting         = decision.CodeWaiting
 )

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/policy"
@@ -100,7 +101,7 @@ func (m *Manager) abandon(ctx context.Context, l *life, code, detail string) boo
 
 // letGo decides to leave the job as it is: a held one is released at once, a stamped one needs nothing.
 func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool {
-	d := &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.LeaveAlone, Code: code, Reason: reason}
+	d := &decisionlog.Decision{At: time.Now(), Verdict: decision.LeaveAlone, Code: code, Reason: reason}
 	l.decision = d
 	if code == codeProbeRefused || code == codeProbeLost {
 		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, reason, d.At)
@@ -264,7 +265,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 		if !m.move(ctx, l, found) {
 			return false
 		}
-		return m.letGo(ctx, l, policy.CodeOutsideScope, "the job was left alone: "+outside)
+		return m.letGo(ctx, l, decision.CodeOutsideScope, "the job was left alone: "+outside)
 	}
 	if l.enforced() {
 		if code, detail := l.lost(j, time.Now()); code != "" {
@@ -301,7 +302,7 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 			return false
 		}
 		if err != nil {
-			answer = estimator.NewUnknown("vgpu", l.job.Profile, estimator.Reason{Code: "bundle_invalid", Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
+			answer = estimator.NewUnknown("vgpu", l.job.Profile, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
 		}
 		l.estimate = &answer
 	}
@@ -322,7 +323,9 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 
 // ran notes whether the probe that brought an estimate had a sandbox, and a bundle that can be read.
 func (m *Manager) ran(l *life) {
-	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool { return r.Code == reasonNoSandbox || r.Code == ReasonReaderEnded }); i >= 0 {
+	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool {
+		return r.Code == estimator.CodeNoSandbox || r.Code == estimator.CodeReaderEnded
+	}); i >= 0 {
 		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, l.estimate.Reasons[i].Words(), time.Now())
 		return
 	}
@@ -375,10 +378,10 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 	evidence := m.margin(l.estimate, &in)
 	d := m.now().Rules.Decide(in)
 	evidence.Kind = d.MarginKind
-	if d.Verdict == policy.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
+	if d.Verdict == decision.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
 		return m.lookAgain(ctx, l, d, forAll)
 	}
-	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
+	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
 		Target: d.Target, Change: d.Change}
 	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision, Estimate: forAll})
 }
@@ -387,7 +390,7 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 // was found on one card is no proof for another.
 func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision, forAll *estimator.Estimate) bool {
 	if l.looks >= MaxLooks {
-		return m.letGo(ctx, l, CodeLooksSpent, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
+		return m.letGo(ctx, l, decision.CodeCardsDisagree, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
 	}
 	if !m.probeAgain(ctx, l, decisionlog.Transition{Code: codeLookAgain, Profile: d.Profile, Estimate: forAll,
 		Detail: fmt.Sprintf("%s; it is tried on that card (%s) too", d.Reason, d.Profile)}) {
@@ -429,7 +432,7 @@ func (m *Manager) act(ctx context.Context, l *life) bool {
 		return false
 	case m.now().Mode != Enforce:
 		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
-	case d.Verdict == decisionlog.Rewrite:
+	case d.Verdict == decision.Rewrite:
 		return m.move(ctx, l, decisionlog.Transition{To: StateUpdating, Code: d.Code, Detail: "scontrol update " + assignments(d.Change.Set) + " and release"})
 	}
 	return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: d.Code, Detail: "release without a change"})

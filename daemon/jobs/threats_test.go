@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/launch"
-	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/client"
 )
@@ -164,7 +164,7 @@ func TestALyingProbeGainsNothing(t *testing.T) {
 		code    string
 	}{
 		"a byte":                   {1, "gpu80g", "[{Features gpu12g}]", StateVerified, codeWaiting},
-		"more than was asked for":  {60 * gib, "gpu12g", "[]", StateReleased, policy.CodeNeedsMore},
+		"more than was asked for":  {60 * gib, "gpu12g", "[]", StateReleased, decision.CodeNeedsMore},
 		"more than there is":       {500 * gib, "gpu12g", "[]", StateReleased, ""},
 		"as much as was asked for": {60 * gib, "gpu80g", "[]", StateReleased, ""},
 		"less than nothing":        {-5 * gib, "gpu80g", "[]", StateReleased, ""},

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/daemon/policy"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -40,12 +40,12 @@ func TestUpsizing(t *testing.T) {
 		_, token := b.submit(r)
 		b.report(1)
 		if !upsizing {
-			b.ends(token, StateReleased, policy.CodeNeedsMore)
+			b.ends(token, StateReleased, decision.CodeNeedsMore)
 			continue
 		}
 		b.report(2)
 		b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
-		if d := b.story(token).Decisions; len(d) != 1 || d[0].Code != policy.CodeUpsized || d[0].Change.Result.Features != "gpu80g" || d[0].NeedBytes < 20*gib {
+		if d := b.story(token).Decisions; len(d) != 1 || d[0].Code != decision.CodeUpsized || d[0].Change.Result.Features != "gpu80g" || d[0].NeedBytes < 20*gib {
 			t.Errorf("%+v", d)
 		}
 	}

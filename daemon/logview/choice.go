@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/estimator/account"
@@ -55,11 +56,11 @@ func (c Choice) Filter(flag string, now time.Time) (decisionlog.Filter, error) {
 		return out, err
 	}
 	logWord := strings.NewReplacer("-", "_", " ", "_")
-	switch verdict := decisionlog.Verdict(logWord.Replace(c.Verdict)); verdict {
+	switch verdict := decision.Verdict(logWord.Replace(c.Verdict)); verdict {
 	case "":
 	case VerdictOutOfMemory:
 		out.OutOfMemory = true
-	case decisionlog.Rewrite, decisionlog.Keep, decisionlog.LeaveAlone:
+	case decision.Rewrite, decision.Keep, decision.LeaveAlone:
 		out.Verdict = verdict
 	default:
 		return out, fmt.Errorf("%sverdict: %.40q is none of %s", flag, c.Verdict, strings.Join(Verdicts, ", "))

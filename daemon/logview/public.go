@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 )
@@ -43,7 +44,7 @@ func Public(s decisionlog.Story) decisionlog.Story {
 	s.Events, s.Decisions = slices.Clone(s.Events), slices.Clone(s.Decisions)
 	for i := range s.Events {
 		e := &s.Events[i]
-		if e.State == jobs.StateReported && e.Code != "" && e.Code != jobs.CodeFromCache {
+		if e.State == jobs.StateReported && e.Code != "" && e.Code != decision.CodeFromCache {
 			e.Detail = "the probe could not make a bundle: " + withheld
 		}
 		e.Detail = without(e.Detail, said)
@@ -62,12 +63,12 @@ func OfOthers(s decisionlog.Story) decisionlog.Story {
 		return before
 	}
 	for i := range s.Events {
-		if s.Events[i].Code == jobs.CodeProbesFailing {
+		if s.Events[i].Code == decision.CodeProbesFailing {
 			s.Events[i].Detail = cut(s.Events[i].Detail)
 		}
 	}
 	for i := range s.Decisions {
-		if s.Decisions[i].Code == jobs.CodeProbesFailing {
+		if s.Decisions[i].Code == decision.CodeProbesFailing {
 			s.Decisions[i].Reason = cut(s.Decisions[i].Reason)
 		}
 	}

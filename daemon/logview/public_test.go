@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/estimator"
@@ -23,7 +24,7 @@ func TestNobodysWordsArePublic(t *testing.T) {
 		Decisions: []decisionlog.Decision{{Code: "confidence_too_low", Reason: "the estimate's confidence is unknown: " + said.Words()}},
 		Actuals:   []decisionlog.Actual{{Source: decisionlog.EpilogOOM, Detail: line}},
 	}
-	other := decisionlog.Story{Decisions: []decisionlog.Decision{{Code: jobs.CodeProbesFailing, Reason: "6 probes ended in a row" + jobs.TheLast + "sk-TOPSECRET-96); one job is tried"}}}
+	other := decisionlog.Story{Decisions: []decisionlog.Decision{{Code: decision.CodeProbesFailing, Reason: "6 probes ended in a row" + jobs.TheLast + "sk-TOPSECRET-96); one job is tried"}}}
 	for _, story := range []decisionlog.Story{s, other} {
 		text, err := json.Marshal([]any{Public(story), Explain(Public(story)), Facts(Public(story)), Steps(Public(story))})
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/gresize/gresize/daemon/decision"
 )
 
 // TestEveryCodeHasWords: each code of a decision that the manual names has its words.
@@ -22,7 +24,7 @@ func TestEveryCodeHasWords(t *testing.T) {
 			continue
 		}
 		for _, code := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(cells[1], -1) {
-			if named++; whyWords[code[1]] == "" {
+			if named++; decision.Words(code[1]) == "" {
 				t.Errorf("%s has no words", code[1])
 			}
 		}

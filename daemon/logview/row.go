@@ -3,6 +3,7 @@ package logview
 import (
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator/printable"
 )
@@ -22,7 +23,7 @@ func RowOf(l decisionlog.Line, names *Names) Row {
 	}
 	if d := l.Decision; d != nil {
 		r.Verdict, r.Why = Spaced(string(d.Verdict)), d.Code
-		if d.Verdict == decisionlog.Rewrite {
+		if d.Verdict == decision.Rewrite {
 			r.Now = Short(d.Change.Result)
 		}
 		if d.NeedBytes > 0 {

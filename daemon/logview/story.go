@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/report"
@@ -33,7 +34,7 @@ func Explain(s decisionlog.Story) []Line {
 		rank, ok := e.Largest()
 		how := fmt.Sprintf("your script was run for %d training steps on a virtual %s", e.Steps, e.GPU)
 		for _, event := range s.Events {
-			if event.Code == "answered_from_cache" && i == len(s.Estimates)-1 {
+			if event.Code == decision.CodeFromCache && i == len(s.Estimates)-1 {
 				how = event.Detail
 			}
 		}
@@ -66,9 +67,9 @@ func Explain(s decisionlog.Story) []Line {
 	}
 	for _, e := range s.Events {
 		switch e.Code {
-		case "out_of_memory_after_rewrite":
+		case decision.CodeDied:
 			t.line("We are", "sorry: %s. Jobs like it are left alone from now on.", e.Detail)
-		case "requeued", "request_restored", "requeue_refused":
+		case decision.CodeRequeued, decision.CodeRequestRestored, decision.CodeRequeueRefused:
 			t.line("", "%s %s", clock(e.At), e.Detail)
 		}
 	}
@@ -77,7 +78,7 @@ func Explain(s decisionlog.Story) []Line {
 
 // sentence is what a reason says to the owner of a job. A detail that is a list of names says nothing without what they are names of.
 func sentence(r estimator.Reason) string {
-	if r.Code == "workspace_bounded" {
+	if r.Code == estimator.CodeWorkspaceBounded {
 		return "what libraries take for themselves is from a model, for " + r.Detail
 	}
 	return r.Detail
@@ -96,7 +97,7 @@ func OwnersWord(j decisionlog.Job) []Line {
 // margin is the evidence of a margin.
 func margin(m decisionlog.Margin) string {
 	switch m.Kind {
-	case "calibrated", "floor":
+	case decision.MarginCalibrated, decision.MarginFloor:
 		return fmt.Sprintf(" (%s, from %s of %s, %d of which died; target %.2g %%)", m.Kind, quantity.Count(m.Actuals, "job"), m.Group, m.Died, 100*m.TargetFailureRate)
 	case "":
 		return ""
@@ -172,7 +173,7 @@ func Facts(s decisionlog.Story) []Line {
 		if d.NeedBytes > 0 {
 			t.line("", "margin %s, need %s%s", GiB(d.MarginBytes), GiB(d.NeedBytes), margin(d.Margin))
 		}
-		if d.Verdict == decisionlog.Rewrite {
+		if d.Verdict == decision.Rewrite {
 			t.line("", "from %s", j.Asked)
 			t.line("", "to   %s", d.Change.Result)
 		}

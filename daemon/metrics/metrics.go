@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/slurm/wire"
 	"github.com/prometheus/client_golang/prometheus"
@@ -119,7 +120,7 @@ func New(build Build, live Live) *Metrics {
 	info.Set(1)
 	m.registry.MustRegister(info)
 	// An alert on a rate wants the series to be there before the first event.
-	for _, v := range []decisionlog.Verdict{decisionlog.Rewrite, decisionlog.Keep, decisionlog.LeaveAlone} {
+	for _, v := range []decision.Verdict{decision.Rewrite, decision.Keep, decision.LeaveAlone} {
 		m.decisions.WithLabelValues(string(v), "none")
 	}
 	for _, state := range live.States {

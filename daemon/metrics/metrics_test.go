@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/slurm/wire"
@@ -33,8 +34,8 @@ func example(ready error) *Metrics {
 		Mode:          func() string { return "shadow" }, States: []string{"held", "probing", "reported"}, Ready: func(context.Context) error { return ready },
 	})
 	m.Observed(decisionlog.Observation{State: "held"})
-	m.Observed(decisionlog.Observation{State: "decided", Decision: &decisionlog.Decision{Verdict: decisionlog.Rewrite, Code: "smaller_fits"}})
-	m.Observed(decisionlog.Observation{State: "left_alone", Decision: &decisionlog.Decision{Verdict: decisionlog.LeaveAlone, Code: "opted_out"}})
+	m.Observed(decisionlog.Observation{State: "decided", Decision: &decisionlog.Decision{Verdict: decision.Rewrite, Code: "smaller_fits"}})
+	m.Observed(decisionlog.Observation{State: "left_alone", Decision: &decisionlog.Decision{Verdict: decision.LeaveAlone, Code: "opted_out"}})
 	m.Observed(decisionlog.Observation{Actual: &decisionlog.Actual{Source: decisionlog.EpilogOOM, Outcome: decisionlog.OutOfMemory, AfterRewrite: true}})
 	m.Observed(decisionlog.Observation{Actual: &decisionlog.Actual{Source: decisionlog.EpilogOOM, Outcome: decisionlog.OutOfMemory}})
 	m.Timed(answerer{wire.VerdictHold}).Answer(nil)
@@ -145,7 +146,7 @@ func TestHealth(t *testing.T) {
 func TestCodesAreBounded(t *testing.T) {
 	m := example(nil)
 	for i := range 1000 {
-		m.Observed(decisionlog.Observation{Decision: &decisionlog.Decision{Verdict: decisionlog.Keep, Code: strings.Repeat("x", i%500+1)}})
+		m.Observed(decisionlog.Observation{Decision: &decisionlog.Decision{Verdict: decision.Keep, Code: strings.Repeat("x", i%500+1)}})
 	}
 	if n := testutil.CollectAndCount(m.decisions); n > maxCodes+4 {
 		t.Errorf("%d series", n)

@@ -29,9 +29,6 @@ const (
 	breakerWindow = 5 * time.Minute
 )
 
-// Reason codes that a host adds to an answer.
-const codeFellBack = "estimator_fell_back"
-
 // Builtin is an estimator of gresize's own. Unlike a plugin it is told which job it is about.
 type Builtin interface {
 	Estimate(ctx context.Context, job estimator.Job, bundle *os.File, card string) (estimator.Estimate, error)
@@ -119,7 +116,7 @@ func withReasons(e estimator.Estimate, inVain []string) estimator.Estimate {
 		if len(e.Reasons) == estimator.MaxReasons {
 			break
 		}
-		e.Reasons = append(e.Reasons, estimator.Reason{Code: codeFellBack, Detail: strings.ToValidUTF8(text[:min(len(text), estimator.MaxDetailBytes)], "")})
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeEstimatorFellBack, Detail: strings.ToValidUTF8(text[:min(len(text), estimator.MaxDetailBytes)], "")})
 	}
 	return e
 }

@@ -77,7 +77,7 @@ func TestFallsThrough(t *testing.T) {
 		t.Fatalf("%v: %+v", err, e)
 	}
 	for i, says := range []string{"hang: plugin does not answer in time", "crash: plugin died: exit status 3", "lie: plugin gives an invalid answer", "unsure: unknown, not_mine"} {
-		if r := e.Reasons[i]; r.Code != codeFellBack || !strings.HasPrefix(r.Detail, says) {
+		if r := e.Reasons[i]; r.Code != estimator.CodeEstimatorFellBack || !strings.HasPrefix(r.Detail, says) {
 			t.Errorf("reason %d: %+v, want %q", i, r, says)
 		}
 	}

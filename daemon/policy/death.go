@@ -3,12 +3,10 @@ package policy
 import (
 	"slices"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
-
-// codeOutOfMemory is the reason of an estimate whose run met the end of the modelled card.
-const codeOutOfMemory = "out_of_memory"
 
 // afterDeath decides for a job whose run ended for want of memory on a card that is no smaller than the one that was asked for: what it needs is not known, and that it
 // dies on what it asked for is. Where the site allows upsizing it points to the next larger card, on which the job is tried before anything is changed.
@@ -18,11 +16,11 @@ func (r Rules) afterDeath(in Input) (d Decision, dies bool) {
 	asked, specific, known := r.askedBytes(in.Asked, count)
 	tried := r.FitsOf(e.GPU)
 	if e.Confidence != estimator.Unknown || e.Fits || !known || !specific || tried < asked-asked/16 || tried == 0 ||
-		!slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == codeOutOfMemory }) {
+		!slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeOutOfMemory }) {
 		return Decision{}, false
 	}
 	if !r.Upsizing {
-		return leave(CodeNeedsMore, "the job ran out of memory on a %s, no smaller than the %s that was asked for (%s)", e.GPU, size(asked), in.Asked), true
+		return leave(decision.CodeNeedsMore, "the job ran out of memory on a %s, no smaller than the %s that was asked for (%s)", e.GPU, size(asked), in.Asked), true
 	}
 	for _, row := range r.Rows {
 		// Without its profile the job could not be tried there.
@@ -36,9 +34,9 @@ func (r Rules) afterDeath(in Input) (d Decision, dies bool) {
 		if err != nil {
 			continue
 		}
-		d := Decision{Verdict: Rewrite, Code: CodeUpsized, Target: row.Target, Change: change, Profile: row.Profile, FitsBytes: row.FitsBytes}
+		d := Decision{Verdict: decision.Rewrite, Code: decision.CodeUpsized, Target: row.Target, Change: change, Profile: row.Profile, FitsBytes: row.FitsBytes}
 		d.Reason = "the job ran out of memory on a " + e.GPU + ", and would die on what was asked for (" + in.Asked.String() + ", " + size(asked) + "); " + change.Result.String() + " (" + size(row.FitsBytes) + ") is the next larger row"
 		return d, true
 	}
-	return leave(CodeFitsNothing, "the job ran out of memory on a %s, and no larger row of the site's table may be given", e.GPU), true
+	return leave(decision.CodeFitsNothing, "the job ran out of memory on a %s, and no larger row of the site's table may be given", e.GPU), true
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -25,7 +26,7 @@ func (h Host) lower(in Input, gpus int) (mib uint64, reason string) {
 		return 0, ""
 	}
 	for _, why := range in.Estimate.Reasons {
-		if why.Code == "ranks_not_run" {
+		if why.Code == estimator.CodeRanksNotRun {
 			return 0, ""
 		}
 	}
@@ -40,7 +41,7 @@ func (h Host) lower(in Input, gpus int) (mib uint64, reason string) {
 
 // keeping is the decision for a job whose GPU stays: nothing, or less host memory.
 func (d Decision) keeping(in Input, row Row, hostReason string) Decision {
-	d.Verdict, d.Code, d.Target = Keep, CodeAlready, row.Target
+	d.Verdict, d.Code, d.Target = decision.Keep, decision.CodeAlready, row.Target
 	d.Change, d.Profile, d.FitsBytes = request.Change{}, "", 0
 	if row.Target.MemPerNodeMiB == 0 {
 		return d
@@ -48,7 +49,7 @@ func (d Decision) keeping(in Input, row Row, hostReason string) Decision {
 	result := in.Asked
 	result.MemPerNodeMiB = row.Target.MemPerNodeMiB
 	// No other card: the one on which the job was tried speaks for it.
-	d.Verdict, d.Code, d.Profile, d.FitsBytes = Rewrite, CodeHostMemory, in.Estimate.GPU, row.FitsBytes
+	d.Verdict, d.Code, d.Profile, d.FitsBytes = decision.Rewrite, decision.CodeHostMemory, in.Estimate.GPU, row.FitsBytes
 	d.Change = request.Change{Set: request.Difference(in.Asked, result), Result: result}
 	d.Reason += "; " + hostReason
 	return d

@@ -1,5 +1,7 @@
 package policy
 
+import "github.com/gresize/gresize/daemon/decision"
+
 // Calibrated is a margin that was learnt from what jobs have used. The zero value is one of which nothing is known.
 type Calibrated struct {
 	// Ratio is by what the upper end of the estimate is to be multiplied; 0: too little is known, and the fixed margin stands.
@@ -7,14 +9,6 @@ type Calibrated struct {
 	// Worst is the largest ratio that was seen for the card, 0 when none was.
 	Worst float64
 }
-
-// The kinds of a margin, kept in the log.
-const (
-	MarginFixed      = "fixed"
-	MarginSeen       = "seen"
-	MarginCalibrated = "calibrated"
-	MarginFloor      = "floor"
-)
 
 // maxMarginRatio bounds what a margin can be: a need that is a hundred times the estimate fits nothing anyway, and must not overflow.
 const maxMarginRatio = 100
@@ -25,12 +19,12 @@ func (r Rules) margin(highBytes int64, c Calibrated) (bytes int64, kind string) 
 	if c.Ratio <= 0 {
 		bytes = max(highBytes/100*int64(r.MarginPercent), r.MarginMinBytes)
 		if seen := over(c.Worst); seen > bytes {
-			return seen, MarginSeen
+			return seen, decision.MarginSeen
 		}
-		return bytes, MarginFixed
+		return bytes, decision.MarginFixed
 	}
 	if floor := max(highBytes/100*int64(r.FloorPercent), r.FloorMinBytes); over(c.Ratio) < floor {
-		return floor, MarginFloor
+		return floor, decision.MarginFloor
 	}
-	return over(c.Ratio), MarginCalibrated
+	return over(c.Ratio), decision.MarginCalibrated
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"testing"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
@@ -16,9 +17,9 @@ func TestMargin(t *testing.T) {
 		want  int64
 		kind  string
 	}{
-		{100 * gib, Calibrated{}, 100 * gib / 100 * 10, MarginFixed}, {gib, Calibrated{}, gib / 2, MarginFixed}, {8 * gib, Calibrated{Worst: 1.25}, 2 * gib, MarginSeen},
-		{8 * gib, Calibrated{Worst: 0.5}, 8 * gib / 100 * 10, MarginFixed}, {8 * gib, Calibrated{Ratio: 1.25, Worst: 2}, 2 * gib, MarginCalibrated},
-		{8 * gib, Calibrated{Ratio: 1}, gib / 8, MarginFloor}, {100 * gib, Calibrated{Ratio: 1}, 100 * gib / 100, MarginFloor}, {8 * gib, Calibrated{Ratio: 1e300}, 8 * 99 * gib, MarginCalibrated},
+		{100 * gib, Calibrated{}, 100 * gib / 100 * 10, decision.MarginFixed}, {gib, Calibrated{}, gib / 2, decision.MarginFixed}, {8 * gib, Calibrated{Worst: 1.25}, 2 * gib, decision.MarginSeen},
+		{8 * gib, Calibrated{Worst: 0.5}, 8 * gib / 100 * 10, decision.MarginFixed}, {8 * gib, Calibrated{Ratio: 1.25, Worst: 2}, 2 * gib, decision.MarginCalibrated},
+		{8 * gib, Calibrated{Ratio: 1}, gib / 8, decision.MarginFloor}, {100 * gib, Calibrated{Ratio: 1}, 100 * gib / 100, decision.MarginFloor}, {8 * gib, Calibrated{Ratio: 1e300}, 8 * 99 * gib, decision.MarginCalibrated},
 	} {
 		if got, kind := r.margin(c.high, c.given); got != c.want || kind != c.kind {
 			t.Errorf("%d with %+v: %d %s, want %d %s", c.high, c.given, got, kind, c.want, c.kind)

@@ -8,38 +8,11 @@ import (
 	"math"
 	"strings"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
-)
-
-// Verdict is what is to be done with a job.
-type Verdict string
-
-// The verdicts: change the request; the request is right as it is; nothing can be said, so nothing is done.
-const (
-	Rewrite    Verdict = "rewrite"
-	Keep       Verdict = "keep"
-	LeaveAlone Verdict = "leave_alone"
-)
-
-// Codes of a Decision, kept in the log beside the codes of request.RefusedError.
-const (
-	CodeSmaller       = "smaller_row_fits"
-	CodeNarrowed      = "row_chosen"
-	CodeUpsized       = "larger_row_needed"
-	CodeAlready       = "already_smallest"
-	CodeConfidence    = "confidence_too_low"
-	CodeNotOneRank    = "several_gpus"
-	CodeFitsNothing   = "fits_nothing"
-	CodeNeedsMore     = "needs_more_than_asked"
-	CodeUnknownGPU    = "unknown_gpu"
-	CodeInvalidAnswer = "invalid_estimate"
-	CodeOtherCard     = "card_asked_by_name"
-	CodeOutsideScope  = "outside_scope"
-	// CodeHostMemory: the GPU is right, and less host memory suffices.
-	CodeHostMemory = "host_memory_lowered"
 )
 
 // Row is one row of the site's table.
@@ -101,7 +74,7 @@ type Input struct {
 
 // Decision is the verdict with everything that it rests on.
 type Decision struct {
-	Verdict     Verdict
+	Verdict     decision.Verdict
 	Code        string
 	Reason      string
 	MarginBytes int64
@@ -119,18 +92,18 @@ type Decision struct {
 // the need, and never one that is larger than what was asked for unless the site allows that.
 func (r Rules) Decide(in Input) Decision {
 	if err := in.Estimate.Validate(); err != nil {
-		return leave(CodeInvalidAnswer, "the estimate is not valid: %v", err)
+		return leave(decision.CodeInvalidAnswer, "the estimate is not valid: %v", err)
 	}
 	if !r.actsOn(in.Estimate.Confidence) {
 		if d, dies := r.afterDeath(in); dies {
 			return d
 		}
-		return leave(CodeConfidence, "the estimate's confidence is %s%s", in.Estimate.Confidence, because(in.Estimate.Reasons))
+		return leave(decision.CodeConfidence, "the estimate's confidence is %s%s", in.Estimate.Confidence, because(in.Estimate.Reasons))
 	}
 	count := gpusAsked(in.Asked)
 	rank, ok := in.Estimate.Largest()
 	if !ok || len(in.Estimate.Ranks) > count {
-		return leave(CodeNotOneRank, "the estimate is for %s, and the job asks for %d", quantity.Count(len(in.Estimate.Ranks), "GPU"), count)
+		return leave(request.CodeSeveral, "the estimate is for %s, and the job asks for %d", quantity.Count(len(in.Estimate.Ranks), "GPU"), count)
 	}
 	d := Decision{}
 	d.MarginBytes, d.MarginKind = r.margin(rank.ComfortableHighBytes, in.Margin)
@@ -143,12 +116,12 @@ func (r Rules) Decide(in Input) Decision {
 	}
 	asked, specific, known := r.askedBytes(in.Asked, count)
 	if !known {
-		return d.leave(CodeUnknownGPU, "%s, but the size of what was asked for (%s) is not in the site's table", need, in.Asked)
+		return d.leave(decision.CodeUnknownGPU, "%s, but the size of what was asked for (%s) is not in the site's table", need, in.Asked)
 	}
 	// A run that met the end of the modelled card's memory needs more than that card, however much it showed.
 	wouldDie := d.NeedBytes > asked || !in.Estimate.Fits
 	if wouldDie && !r.Upsizing {
-		return d.leave(CodeNeedsMore, "%s, more than the %s that was asked for can hold for certain", need, size(asked))
+		return d.leave(decision.CodeNeedsMore, "%s, more than the %s that was asked for can hold for certain", need, size(asked))
 	}
 	// Sizes come from the file and from GPU profiles, which differ a little for the same card.
 	sameFrom, sameTo := asked-asked/16, asked+asked/16
@@ -176,7 +149,7 @@ func (r Rules) Decide(in Input) Decision {
 		}
 		if word, other := r.elsewhere(in.Asked, row.Target); word != "" {
 			if refused == nil {
-				refused = &request.RefusedError{Code: CodeOtherCard, Detail: fmt.Sprintf("%s was asked for by name, and that row's card is a %s", word, other)}
+				refused = &request.RefusedError{Code: decision.CodeOtherCard, Detail: fmt.Sprintf("%s was asked for by name, and that row's card is a %s", word, other)}
 			}
 			continue
 		}
@@ -195,13 +168,13 @@ func (r Rules) Decide(in Input) Decision {
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
 			return d.keeping(in, row, hostReason).noting(refused)
 		case wouldDie:
-			d.Verdict, d.Code = Rewrite, CodeUpsized
+			d.Verdict, d.Code = decision.Rewrite, decision.CodeUpsized
 			d.Reason = fmt.Sprintf("%s; it would die on %s (%s), and %s (%s) holds it", need, in.Asked, size(asked), change.Result, size(row.FitsBytes))
 		case specific:
-			d.Verdict, d.Code = Rewrite, CodeSmaller
+			d.Verdict, d.Code = decision.Rewrite, decision.CodeSmaller
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, %s (%s) was asked for", need, change.Result, size(row.FitsBytes), in.Asked, size(asked))
 		default:
-			d.Verdict, d.Code = Rewrite, CodeNarrowed
+			d.Verdict, d.Code = decision.Rewrite, decision.CodeNarrowed
 			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, any GPU was asked for", need, change.Result, size(row.FitsBytes))
 		}
 		if hostReason != "" {
@@ -212,7 +185,7 @@ func (r Rules) Decide(in Input) Decision {
 	if refused != nil {
 		return d.leave(refused.Code, "%s, but the request cannot be changed: %s", need, refused.Detail)
 	}
-	return d.leave(CodeFitsNothing, "%s, and no row of the site's table that may be given holds it", need)
+	return d.leave(decision.CodeFitsNothing, "%s, and no row of the site's table that may be given holds it", need)
 }
 
 // gpusAsked is the number of GPUs in a request, 1 where it is not one number.
@@ -298,7 +271,7 @@ func (r Rules) actsOn(level estimator.Confidence) bool {
 func leave(code, format string, args ...any) Decision { return Decision{}.leave(code, format, args...) }
 
 func (d Decision) leave(code, format string, args ...any) Decision {
-	d.Verdict, d.Code, d.Reason = LeaveAlone, code, fmt.Sprintf(format, args...)
+	d.Verdict, d.Code, d.Reason = decision.LeaveAlone, code, fmt.Sprintf(format, args...)
 	d.Target, d.Change = request.Target{}, request.Change{}
 	return d
 }

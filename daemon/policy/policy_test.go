@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
@@ -34,7 +35,7 @@ func estimate(bytes int64, level estimator.Confidence) estimator.Estimate {
 func TestAfterDeath(t *testing.T) {
 	died := func(profile string, also ...estimator.Reason) estimator.Estimate {
 		e := estimate(11*gib, estimator.Unknown)
-		e.GPU, e.Fits, e.Reasons = profile, false, append(also, estimator.Reason{Code: codeOutOfMemory, Detail: "the job needs more than the modelled card"})
+		e.GPU, e.Fits, e.Reasons = profile, false, append(also, estimator.Reason{Code: estimator.CodeOutOfMemory, Detail: "the job needs more than the modelled card"})
 		return e
 	}
 	small := request.Request{TresPerNode: "gres/gpu:1", Features: "gpu12g"}
@@ -47,20 +48,20 @@ func TestAfterDeath(t *testing.T) {
 		asked    request.Request
 		estimate estimator.Estimate
 		upsizing bool
-		verdict  Verdict
+		verdict  decision.Verdict
 		code     string
 		profile  string
 	}{
-		{"to the next larger card", small, died("rtx3060"), true, Rewrite, CodeUpsized, "a100-40"},
-		{"and from there", small, died("a100-40"), true, Rewrite, CodeUpsized, "a100-80"},
-		{"until there is none", small, died("a100-80"), true, LeaveAlone, CodeFitsNothing, ""},
-		{"not unless the site allows it", small, died("rtx3060"), false, LeaveAlone, CodeNeedsMore, ""},
-		{"a death on a smaller card than was asked for says nothing", request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, died("rtx3060"), true, LeaveAlone, CodeConfidence, ""},
-		{"nor one on a card that is not in the table", small, died("k40"), true, LeaveAlone, CodeConfidence, ""},
-		{"nor where any card would do", request.Request{TresPerNode: "gres/gpu:1"}, died("a100-80"), true, LeaveAlone, CodeConfidence, ""},
-		{"unknown for another cause", small, fits, true, LeaveAlone, CodeConfidence, ""},
-		{"a low estimate", small, low, true, LeaveAlone, CodeConfidence, ""},
-		{"a card that was asked for by its name", request.Request{TresPerNode: "gres/gpu:1", Features: "k40&gpu12g"}, died("rtx3060"), true, LeaveAlone, CodeFitsNothing, ""},
+		{"to the next larger card", small, died("rtx3060"), true, decision.Rewrite, decision.CodeUpsized, "a100-40"},
+		{"and from there", small, died("a100-40"), true, decision.Rewrite, decision.CodeUpsized, "a100-80"},
+		{"until there is none", small, died("a100-80"), true, decision.LeaveAlone, decision.CodeFitsNothing, ""},
+		{"not unless the site allows it", small, died("rtx3060"), false, decision.LeaveAlone, decision.CodeNeedsMore, ""},
+		{"a death on a smaller card than was asked for says nothing", request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, died("rtx3060"), true, decision.LeaveAlone, decision.CodeConfidence, ""},
+		{"nor one on a card that is not in the table", small, died("k40"), true, decision.LeaveAlone, decision.CodeConfidence, ""},
+		{"nor where any card would do", request.Request{TresPerNode: "gres/gpu:1"}, died("a100-80"), true, decision.LeaveAlone, decision.CodeConfidence, ""},
+		{"unknown for another cause", small, fits, true, decision.LeaveAlone, decision.CodeConfidence, ""},
+		{"a low estimate", small, low, true, decision.LeaveAlone, decision.CodeConfidence, ""},
+		{"a card that was asked for by its name", request.Request{TresPerNode: "gres/gpu:1", Features: "k40&gpu12g"}, died("rtx3060"), true, decision.LeaveAlone, decision.CodeFitsNothing, ""},
 	} {
 		rules := table()
 		rules.Upsizing = c.upsizing
@@ -68,7 +69,7 @@ func TestAfterDeath(t *testing.T) {
 		if d.Verdict != c.verdict || d.Code != c.code || d.Profile != c.profile {
 			t.Errorf("%s: %s %s to %q: %s", c.name, d.Verdict, d.Code, d.Profile, d.Reason)
 		}
-		if d.Verdict == Rewrite && (d.Profile == c.estimate.GPU || len(d.Change.Set) == 0) {
+		if d.Verdict == decision.Rewrite && (d.Profile == c.estimate.GPU || len(d.Change.Set) == 0) {
 			t.Errorf("%s: would be given without a trial: %+v", c.name, d)
 		}
 	}
@@ -83,69 +84,69 @@ func TestDecide(t *testing.T) {
 		estimate estimator.Estimate
 		version  release.Version
 		change   func(*Rules)
-		verdict  Verdict
+		verdict  decision.Verdict
 		code     string
 		set      string
 	}{
 		{name: "a constraint of the table is replaced", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
-			verdict: Rewrite, code: CodeSmaller, set: "Features=gpu12g"},
+			verdict: decision.Rewrite, code: decision.CodeSmaller, set: "Features=gpu12g"},
 		{name: "any GPU is narrowed", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(7*gib, estimator.High), version: debian12,
-			verdict: Rewrite, code: CodeNarrowed, set: "Features=gpu12g"},
+			verdict: decision.Rewrite, code: decision.CodeNarrowed, set: "Features=gpu12g"},
 		{name: "the owner's other wishes stay", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&gpu80g"}, estimate: estimate(7*gib, estimator.High), version: debian12,
-			verdict: Rewrite, code: CodeSmaller, set: "Features=ib&gpu12g"},
+			verdict: decision.Rewrite, code: decision.CodeSmaller, set: "Features=ib&gpu12g"},
 		{name: "no type is given where it could not be taken back", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(30*gib, estimator.High), version: debian12,
-			verdict: Keep, code: CodeAlready},
+			verdict: decision.Keep, code: decision.CodeAlready},
 		{name: "untyped to typed in place on 24.11", asked: request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, estimate: estimate(30*gib, estimator.High), version: debian13,
-			verdict: Rewrite, code: CodeSmaller, set: "TresPerNode=gres/gpu:a100:1 Features=gpu40g"},
+			verdict: decision.Rewrite, code: decision.CodeSmaller, set: "TresPerNode=gres/gpu:a100:1 Features=gpu40g"},
 		{name: "it needs what it asked for", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(60*gib, estimator.Exact), version: debian12,
-			verdict: Keep, code: CodeAlready},
+			verdict: decision.Keep, code: decision.CodeAlready},
 		{name: "exactly at the edge", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}, estimate: estimate(12*gib-gib/2-gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.MarginPercent, r.MarginMinBytes = 0, gib+gib/2 }, verdict: Rewrite, code: CodeSmaller, set: "Features=gpu12g"},
+			change: func(r *Rules) { r.MarginPercent, r.MarginMinBytes = 0, gib+gib/2 }, verdict: decision.Rewrite, code: decision.CodeSmaller, set: "Features=gpu12g"},
 		{name: "one byte over the edge", asked: request.Request{TresPerNode: "gres/gpu:1", Features: "gpu80g"}, estimate: estimate(12*gib-gib/2+1, estimator.Exact), version: debian13,
-			change: func(r *Rules) { r.MarginPercent, r.MarginMinBytes = 0, gib/2 }, verdict: Rewrite, code: CodeSmaller, set: "TresPerNode=gres/gpu:a100:1 Features=gpu40g"},
+			change: func(r *Rules) { r.MarginPercent, r.MarginMinBytes = 0, gib/2 }, verdict: decision.Rewrite, code: decision.CodeSmaller, set: "TresPerNode=gres/gpu:a100:1 Features=gpu40g"},
 		{name: "would die, upsizing not allowed", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}, estimate: estimate(30*gib, estimator.Exact), version: debian12,
-			verdict: LeaveAlone, code: CodeNeedsMore},
+			verdict: decision.LeaveAlone, code: decision.CodeNeedsMore},
 		{name: "would die, upsizing allowed", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu12g"}, estimate: estimate(60*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.Upsizing = true }, verdict: Rewrite, code: CodeUpsized, set: "Features=gpu80g"},
+			change: func(r *Rules) { r.Upsizing = true }, verdict: decision.Rewrite, code: decision.CodeUpsized, set: "Features=gpu80g"},
 		{name: "fits nothing", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(100*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.Upsizing = true }, verdict: LeaveAlone, code: CodeFitsNothing},
+			change: func(r *Rules) { r.Upsizing = true }, verdict: decision.LeaveAlone, code: decision.CodeFitsNothing},
 		{name: "low is not acted upon", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(gib, estimator.Low), version: debian12,
-			verdict: LeaveAlone, code: CodeConfidence},
+			verdict: decision.LeaveAlone, code: decision.CodeConfidence},
 		{name: "unknown is never acted upon", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimator.NewUnknown("vgpu", "A100-80", estimator.Reason{Code: "script_failed"}), version: debian12,
-			change: func(r *Rules) { r.ActOn = append(r.ActOn, estimator.Unknown) }, verdict: LeaveAlone, code: CodeConfidence},
+			change: func(r *Rules) { r.ActOn = append(r.ActOn, estimator.Unknown) }, verdict: decision.LeaveAlone, code: decision.CodeConfidence},
 		{name: "a type that nobody sized", asked: request.Request{TresPerNode: "gres:gpu:k80:1"}, estimate: estimate(gib, estimator.Exact), version: debian12,
-			verdict: LeaveAlone, code: CodeUnknownGPU},
+			verdict: decision.LeaveAlone, code: decision.CodeUnknownGPU},
 		{name: "a type that a profile sizes, kept because constraint and type may not meet", asked: request.Request{TresPerNode: "gres:gpu:h200:1"}, estimate: estimate(30*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.Rows = r.Rows[1:2] }, verdict: LeaveAlone, code: request.CodeSlurmVersion},
+			change: func(r *Rules) { r.Rows = r.Rows[1:2] }, verdict: decision.LeaveAlone, code: request.CodeSlurmVersion},
 		{name: "a type of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:a100:1"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: Keep, code: CodeAlready},
+			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: decision.Keep, code: decision.CodeAlready},
 		{name: "a feature of another card than the row's", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "a100&ib"}, estimate: estimate(7*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: Keep, code: CodeAlready},
+			change: func(r *Rules) { r.Rows = []Row{r.Rows[0], r.Rows[2]} }, verdict: decision.Keep, code: decision.CodeAlready},
 		{name: "brackets are left alone", asked: request.Request{TresPerNode: "gres:gpu:1", Features: "[rack1|rack2]"}, estimate: estimate(gib, estimator.Exact), version: debian12,
-			verdict: LeaveAlone, code: request.CodeConstraint},
+			verdict: decision.LeaveAlone, code: request.CodeConstraint},
 		{name: "shards where Slurm can", asked: request.Request{TresPerNode: "gres/gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian13,
-			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: Rewrite, code: CodeNarrowed, set: "TresPerNode=gres/shard:4"},
+			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: decision.Rewrite, code: decision.CodeNarrowed, set: "TresPerNode=gres/shard:4"},
 		{name: "no shards where Slurm cannot", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimate(3*gib, estimator.Exact), version: debian12,
-			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: Rewrite, code: CodeNarrowed, set: "Features=gpu12g"},
+			change: func(r *Rules) { r.ShardBytes, r.ShardMax = gib, 80 }, verdict: decision.Rewrite, code: decision.CodeNarrowed, set: "Features=gpu12g"},
 		{name: "two ranks", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: func() estimator.Estimate {
 			e := estimate(gib, estimator.Exact)
 			e.Ranks = append(e.Ranks, e.Ranks[0])
 			return e
-		}(), version: debian12, verdict: LeaveAlone, code: CodeNotOneRank},
+		}(), version: debian12, verdict: decision.LeaveAlone, code: request.CodeSeveral},
 		{name: "two GPUs, each as large as the larger rank needs", asked: request.Request{TresPerNode: "gres:gpu:2"}, estimate: func() estimator.Estimate {
 			e := estimate(gib, estimator.Exact)
 			e.Ranks = append(e.Ranks, estimate(8*gib, estimator.Exact).Ranks...)
 			e.Ranks[1].Rank = 1
 			return e
-		}(), version: debian12, verdict: Rewrite, code: CodeNarrowed, set: "Features=gpu12g"},
+		}(), version: debian12, verdict: decision.Rewrite, code: decision.CodeNarrowed, set: "Features=gpu12g"},
 		{name: "several ranks get no slices of cards", asked: request.Request{TresPerNode: "gres:gpu:2"}, estimate: estimate(gib, estimator.Exact), version: debian12,
 			change: func(r *Rules) {
 				for i := range r.Rows {
 					r.Rows[i].Slice = true
 				}
-			}, verdict: LeaveAlone, code: CodeFitsNothing},
+			}, verdict: decision.LeaveAlone, code: decision.CodeFitsNothing},
 		{name: "an estimate that does not add up", asked: request.Request{TresPerNode: "gres:gpu:1"}, estimate: estimator.Estimate{Schema: "other"}, version: debian12,
-			verdict: LeaveAlone, code: CodeInvalidAnswer},
+			verdict: decision.LeaveAlone, code: decision.CodeInvalidAnswer},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			rules := table()
@@ -184,7 +185,7 @@ func TestDecideNeverTooSmall(t *testing.T) {
 		e := estimate(rapid.Int64Range(1, 200*gib).Draw(t, "bytes"), rapid.SampledFrom([]estimator.Confidence{estimator.Exact, estimator.High, estimator.Low}).Draw(t, "confidence"))
 		e.Fits = rapid.Bool().Draw(t, "fits")
 		d := rules.Decide(Input{Asked: asked, Estimate: e, Version: version})
-		if d.Verdict != Rewrite {
+		if d.Verdict != decision.Rewrite {
 			return
 		}
 		if e.Confidence == estimator.Low {
@@ -232,7 +233,7 @@ func TestReasonsAreSaidInWords(t *testing.T) {
 	}
 	d := table().Decide(Input{Asked: request.Request{TresPerNode: "gres:gpu:1"}, Estimate: e})
 	const want = "the estimate's confidence is low: the program keeps more the longer it runs: by 2 GiB [memory_grows]; of_a_plugin: by 2 GiB; neither PyTorch nor JAX was seen: by 2 GiB [no_torch]; and 1 more"
-	if d.Code != CodeConfidence || d.Reason != want {
+	if d.Code != decision.CodeConfidence || d.Reason != want {
 		t.Errorf("%s: %q, want %q", d.Code, d.Reason, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
@@ -49,71 +50,71 @@ func TestSiteTable(t *testing.T) {
 		asked    request.Request
 		estimate estimator.Estimate
 		version  release.Version
-		verdict  Verdict
+		verdict  decision.Verdict
 		code     string
 		set      string
 	}{
 		// Constraints, merged with the owner's own.
-		{"Princeton: -C gpu80", features("gpu40=40", "gpu80=80"), request.Request{TresPerJob: "gres:gpu:1", Features: "gpu80"}, needs(30), v22, Rewrite, CodeSmaller, "Features=gpu40"},
-		{"NERSC: -C gpu&hbm80g", features("hbm40g=40", "hbm80g=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu&hbm80g"}, needs(30), v22, Rewrite, CodeSmaller, "Features=gpu&hbm40g"},
-		{"Unity: vram40|vram48|vram80 asks for any of them", features("vram40=40", "vram48=48", "vram80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "vram40|vram48|vram80"}, needs(42), v22, Rewrite, CodeSmaller, "Features=vram48"},
-		{"Sherlock: GPU_MEM:80GB", features("GPU_MEM:16GB=16", "GPU_MEM:80GB=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "GPU_MEM:80GB"}, needs(9), v22, Rewrite, CodeSmaller, "Features=GPU_MEM:16GB"},
-		{"parentheses: (ib|fast)&gpu80", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "(ib|fast)&gpu80"}, needs(30), v22, Rewrite, CodeSmaller, "Features=(ib|fast)&gpu40"},
-		{"an alternative that is no size: gpu80|ib allows any card", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80|ib"}, needs(30), v22, Rewrite, CodeNarrowed, "Features=(gpu80|ib)&(gpu40)"},
-		{"the smaller of two groups bounds", features("gpu12=12", "gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "(gpu40|gpu80)&gpu40"}, needs(9), v22, Rewrite, CodeSmaller, "Features=gpu12"},
-		{"brackets", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "[rack1|rack2]&gpu80"}, needs(30), v22, LeaveAlone, request.CodeConstraint, ""},
-		{"counts", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "[gpu40*1&gpu80*1]"}, needs(30), v22, LeaveAlone, request.CodeConstraint, ""},
-		{"& and | without parentheses", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "a&b|gpu80"}, needs(30), v22, LeaveAlone, request.CodeConstraint, ""},
-		{"parentheses within parentheses", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "((a|b))&gpu80"}, needs(30), v22, LeaveAlone, request.CodeConstraint, ""},
+		{"Princeton: -C gpu80", features("gpu40=40", "gpu80=80"), request.Request{TresPerJob: "gres:gpu:1", Features: "gpu80"}, needs(30), v22, decision.Rewrite, decision.CodeSmaller, "Features=gpu40"},
+		{"NERSC: -C gpu&hbm80g", features("hbm40g=40", "hbm80g=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu&hbm80g"}, needs(30), v22, decision.Rewrite, decision.CodeSmaller, "Features=gpu&hbm40g"},
+		{"Unity: vram40|vram48|vram80 asks for any of them", features("vram40=40", "vram48=48", "vram80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "vram40|vram48|vram80"}, needs(42), v22, decision.Rewrite, decision.CodeSmaller, "Features=vram48"},
+		{"Sherlock: GPU_MEM:80GB", features("GPU_MEM:16GB=16", "GPU_MEM:80GB=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "GPU_MEM:80GB"}, needs(9), v22, decision.Rewrite, decision.CodeSmaller, "Features=GPU_MEM:16GB"},
+		{"parentheses: (ib|fast)&gpu80", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "(ib|fast)&gpu80"}, needs(30), v22, decision.Rewrite, decision.CodeSmaller, "Features=(ib|fast)&gpu40"},
+		{"an alternative that is no size: gpu80|ib allows any card", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80|ib"}, needs(30), v22, decision.Rewrite, decision.CodeNarrowed, "Features=(gpu80|ib)&(gpu40)"},
+		{"the smaller of two groups bounds", features("gpu12=12", "gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "(gpu40|gpu80)&gpu40"}, needs(9), v22, decision.Rewrite, decision.CodeSmaller, "Features=gpu12"},
+		{"brackets", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "[rack1|rack2]&gpu80"}, needs(30), v22, decision.LeaveAlone, request.CodeConstraint, ""},
+		{"counts", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "[gpu40*1&gpu80*1]"}, needs(30), v22, decision.LeaveAlone, request.CodeConstraint, ""},
+		{"& and | without parentheses", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "a&b|gpu80"}, needs(30), v22, decision.LeaveAlone, request.CodeConstraint, ""},
+		{"parentheses within parentheses", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "((a|b))&gpu80"}, needs(30), v22, decision.LeaveAlone, request.CodeConstraint, ""},
 
 		// Types and MIG profiles.
 		{"MIG on 24.11", Rules{ActOn: []estimator.Confidence{estimator.Exact}, Rows: []Row{{FitsBytes: 20 * gib, Slice: true, Target: request.Target{Gres: "gpu:a100_3g.20gb:1"}}, {FitsBytes: 40 * gib, Target: request.Target{Gres: "gpu:a100:1"}}}},
-			request.Request{TresPerNode: "gres/gpu:1"}, needs(15), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/gpu:a100_3g.20gb:1"},
+			request.Request{TresPerNode: "gres/gpu:1"}, needs(15), v24, decision.Rewrite, decision.CodeNarrowed, "TresPerNode=gres/gpu:a100_3g.20gb:1"},
 		{"Alliance: never several MIG instances for one job", Rules{ActOn: []estimator.Confidence{estimator.Exact}, Rows: []Row{{FitsBytes: 20 * gib, Slice: true, Target: request.Target{Gres: "gpu:a100_3g.20gb:1"}}, {FitsBytes: 40 * gib, Target: request.Target{Gres: "gpu:a100:1"}}}},
-			request.Request{TresPerNode: "gres/gpu:2"}, needs(15), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/gpu:a100:2"},
+			request.Request{TresPerNode: "gres/gpu:2"}, needs(15), v24, decision.Rewrite, decision.CodeNarrowed, "TresPerNode=gres/gpu:a100:2"},
 		{"the owner's MIG slice is kept", Rules{ActOn: []estimator.Confidence{estimator.Exact}, Rows: []Row{{FitsBytes: 20 * gib, Slice: true, Target: request.Target{Gres: "gpu:a100_3g.20gb:1"}}}},
-			request.Request{TresPerNode: "gres/gpu:a100_3g.20gb:1"}, needs(15), v24, Keep, CodeAlready, ""},
+			request.Request{TresPerNode: "gres/gpu:a100_3g.20gb:1"}, needs(15), v24, decision.Keep, decision.CodeAlready, ""},
 
 		// Shards.
-		{"Catania: one shard is one MiB", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: 1 << 20, ShardMax: 22528}, request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/shard:5120"},
-		{"nothing in the table, nothing asked", Rules{ActOn: []estimator.Confidence{estimator.Exact}}, request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, LeaveAlone, CodeUnknownGPU, ""},
-		{"shards with a table", func() Rules { r := features("gpu80=80"); r.ShardBytes, r.ShardMax = gib, 22; return r }(), request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/shard:5"},
-		{"more shards than one GPU has", func() Rules { r := features("gpu80=80"); r.ShardBytes, r.ShardMax = gib, 22; return r }(), request.Request{TresPerNode: "gres/gpu:1"}, needs(23), v24, Rewrite, CodeNarrowed, "Features=gpu80"},
-		{"fewer shards suffice", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:20,gres/vram:4"}, needs(9), v24, Rewrite, CodeSmaller, "TresPerNode=gres/shard:9,gres/vram:4"},
-		{"fewer shards on 22.05", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres:shard:20"}, needs(9), v22, Rewrite, CodeSmaller, "TresPerNode=gres:shard:9"},
-		{"the shards of a type stay of that type", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:a100:20"}, needs(9), v24, Rewrite, CodeSmaller, "TresPerNode=gres/shard:a100:9"},
-		{"shards that are right", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:9"}, needs(9), v24, Keep, CodeAlready, ""},
-		{"too few shards", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, LeaveAlone, CodeNeedsMore, ""},
-		{"too few shards, and the site gives more", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40, Upsizing: true}, request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, Rewrite, CodeUpsized, "TresPerNode=gres/shard:9"},
-		{"shards are never made a whole card", func() Rules { r := features("gpu12=12"); r.ShardBytes, r.ShardMax, r.Upsizing = gib, 8, true; return r }(), request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, LeaveAlone, CodeFitsNothing, ""},
-		{"shards of a site that does not say what one is", features("gpu12=12"), request.Request{TresPerNode: "gres/shard:20"}, needs(9), v24, LeaveAlone, CodeUnknownGPU, ""},
-		{"MPS says nothing of memory", func() Rules { r := features("gpu12=12"); r.ShardBytes, r.ShardMax = gib, 12; return r }(), request.Request{TresPerNode: "gres/mps:50"}, needs(9), v24, LeaveAlone, request.CodeSharesGPU, ""},
+		{"Catania: one shard is one MiB", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: 1 << 20, ShardMax: 22528}, request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, decision.Rewrite, decision.CodeNarrowed, "TresPerNode=gres/shard:5120"},
+		{"nothing in the table, nothing asked", Rules{ActOn: []estimator.Confidence{estimator.Exact}}, request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, decision.LeaveAlone, decision.CodeUnknownGPU, ""},
+		{"shards with a table", func() Rules { r := features("gpu80=80"); r.ShardBytes, r.ShardMax = gib, 22; return r }(), request.Request{TresPerNode: "gres/gpu:1"}, needs(5), v24, decision.Rewrite, decision.CodeNarrowed, "TresPerNode=gres/shard:5"},
+		{"more shards than one GPU has", func() Rules { r := features("gpu80=80"); r.ShardBytes, r.ShardMax = gib, 22; return r }(), request.Request{TresPerNode: "gres/gpu:1"}, needs(23), v24, decision.Rewrite, decision.CodeNarrowed, "Features=gpu80"},
+		{"fewer shards suffice", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:20,gres/vram:4"}, needs(9), v24, decision.Rewrite, decision.CodeSmaller, "TresPerNode=gres/shard:9,gres/vram:4"},
+		{"fewer shards on 22.05", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres:shard:20"}, needs(9), v22, decision.Rewrite, decision.CodeSmaller, "TresPerNode=gres:shard:9"},
+		{"the shards of a type stay of that type", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:a100:20"}, needs(9), v24, decision.Rewrite, decision.CodeSmaller, "TresPerNode=gres/shard:a100:9"},
+		{"shards that are right", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:9"}, needs(9), v24, decision.Keep, decision.CodeAlready, ""},
+		{"too few shards", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40}, request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, decision.LeaveAlone, decision.CodeNeedsMore, ""},
+		{"too few shards, and the site gives more", Rules{ActOn: []estimator.Confidence{estimator.Exact}, ShardBytes: gib, ShardMax: 40, Upsizing: true}, request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, decision.Rewrite, decision.CodeUpsized, "TresPerNode=gres/shard:9"},
+		{"shards are never made a whole card", func() Rules { r := features("gpu12=12"); r.ShardBytes, r.ShardMax, r.Upsizing = gib, 8, true; return r }(), request.Request{TresPerNode: "gres/shard:5"}, needs(9), v24, decision.LeaveAlone, decision.CodeFitsNothing, ""},
+		{"shards of a site that does not say what one is", features("gpu12=12"), request.Request{TresPerNode: "gres/shard:20"}, needs(9), v24, decision.LeaveAlone, decision.CodeUnknownGPU, ""},
+		{"MPS says nothing of memory", func() Rules { r := features("gpu12=12"); r.ShardBytes, r.ShardMax = gib, 12; return r }(), request.Request{TresPerNode: "gres/mps:50"}, needs(9), v24, decision.LeaveAlone, request.CodeSharesGPU, ""},
 
 		// Count-only resources.
-		{"Charles University: vram asked for too high", vram(80), request.Request{TresPerJob: "gres:gpu:1", TresPerNode: "gres:vram:40"}, needs(9), v22, Rewrite, CodeSmaller, "TresPerNode=gres:vram:9"},
-		{"vram for a job that asked for any GPU", vram(80), request.Request{TresPerNode: "gres/gpu:1"}, needs(9), v24, Rewrite, CodeNarrowed, "TresPerNode=gres/gpu:1,gres/vram:9"},
-		{"vram cannot be added on 22.05", vram(80), request.Request{TresPerNode: "gres:gpu:1"}, needs(9), v22, Rewrite, CodeNarrowed, "Features=gpu40"},
+		{"Charles University: vram asked for too high", vram(80), request.Request{TresPerJob: "gres:gpu:1", TresPerNode: "gres:vram:40"}, needs(9), v22, decision.Rewrite, decision.CodeSmaller, "TresPerNode=gres:vram:9"},
+		{"vram for a job that asked for any GPU", vram(80), request.Request{TresPerNode: "gres/gpu:1"}, needs(9), v24, decision.Rewrite, decision.CodeNarrowed, "TresPerNode=gres/gpu:1,gres/vram:9"},
+		{"vram cannot be added on 22.05", vram(80), request.Request{TresPerNode: "gres:gpu:1"}, needs(9), v22, decision.Rewrite, decision.CodeNarrowed, "Features=gpu40"},
 		{"vram counts for the node, not for a GPU", vram(80), request.Request{TresPerNode: "gres:gpu:2,gres:vram:80"}, func() estimator.Estimate {
 			e := needs(9)
 			e.Ranks = append(e.Ranks, e.Ranks[0])
 			e.Ranks[1].Rank = 1
 			return e
-		}(), v22, Rewrite, CodeSmaller, "TresPerNode=gres:gpu:2,gres:vram:18"},
-		{"vram that would be too small", vram(80), request.Request{TresPerNode: "gres:gpu:1,gres:vram:8"}, needs(9), v22, LeaveAlone, CodeNeedsMore, ""},
-		{"vram that is right", vram(80), request.Request{TresPerNode: "gres:gpu:1,gres:vram:9"}, needs(9), v22, Keep, CodeAlready, ""},
-		{"vram goes down with the constraint", vram(0), request.Request{TresPerNode: "gres:gpu:1,gres:vram:80", Features: "gpu80"}, needs(39), v22, Rewrite, CodeSmaller, "TresPerNode=gres:gpu:1,gres:vram:39 Features=gpu40"},
-		{"a size by constraint gets no count", vram(80), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80"}, needs(9), v22, Rewrite, CodeSmaller, "Features=gpu40"},
+		}(), v22, decision.Rewrite, decision.CodeSmaller, "TresPerNode=gres:gpu:2,gres:vram:18"},
+		{"vram that would be too small", vram(80), request.Request{TresPerNode: "gres:gpu:1,gres:vram:8"}, needs(9), v22, decision.LeaveAlone, decision.CodeNeedsMore, ""},
+		{"vram that is right", vram(80), request.Request{TresPerNode: "gres:gpu:1,gres:vram:9"}, needs(9), v22, decision.Keep, decision.CodeAlready, ""},
+		{"vram goes down with the constraint", vram(0), request.Request{TresPerNode: "gres:gpu:1,gres:vram:80", Features: "gpu80"}, needs(39), v22, decision.Rewrite, decision.CodeSmaller, "TresPerNode=gres:gpu:1,gres:vram:39 Features=gpu40"},
+		{"a size by constraint gets no count", vram(80), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80"}, needs(9), v22, decision.Rewrite, decision.CodeSmaller, "Features=gpu40"},
 
 		// Host memory.
-		{"host memory is left alone where the site does not opt in", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80", MemPerNodeMiB: 64 << 10}, seen(5, 3), v22, Rewrite, CodeSmaller, "Features=gpu40"},
-		{"host memory goes down with the card", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80", MemPerNodeMiB: 64 << 10}, seen(5, 3), v22, Rewrite, CodeSmaller, "Features=gpu40 MinMemoryNode=5120"},
-		{"host memory alone", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, seen(5, 10), v22, Rewrite, CodeHostMemory, "MinMemoryNode=15360"},
-		{"host memory has a floor", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, seen(5, 1), v22, Rewrite, CodeHostMemory, "MinMemoryNode=4096"},
-		{"host memory never goes up", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 4 << 10}, seen(5, 10), v22, Keep, CodeAlready, ""},
-		{"a little less host memory is no change", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 16 << 10}, seen(5, 10), v22, Keep, CodeAlready, ""},
-		{"host memory that was not measured", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, needs(5), v22, Keep, CodeAlready, ""},
-		{"host memory of ranks that were not run", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, partly, v22, Keep, CodeAlready, ""},
-		{"host memory that was asked for by the GPU", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerTres: "gres:gpu:8192"}, seen(5, 1), v22, Keep, CodeAlready, ""},
+		{"host memory is left alone where the site does not opt in", features("gpu40=40", "gpu80=80"), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80", MemPerNodeMiB: 64 << 10}, seen(5, 3), v22, decision.Rewrite, decision.CodeSmaller, "Features=gpu40"},
+		{"host memory goes down with the card", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80", MemPerNodeMiB: 64 << 10}, seen(5, 3), v22, decision.Rewrite, decision.CodeSmaller, "Features=gpu40 MinMemoryNode=5120"},
+		{"host memory alone", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, seen(5, 10), v22, decision.Rewrite, decision.CodeHostMemory, "MinMemoryNode=15360"},
+		{"host memory has a floor", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, seen(5, 1), v22, decision.Rewrite, decision.CodeHostMemory, "MinMemoryNode=4096"},
+		{"host memory never goes up", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 4 << 10}, seen(5, 10), v22, decision.Keep, decision.CodeAlready, ""},
+		{"a little less host memory is no change", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 16 << 10}, seen(5, 10), v22, decision.Keep, decision.CodeAlready, ""},
+		{"host memory that was not measured", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, needs(5), v22, decision.Keep, decision.CodeAlready, ""},
+		{"host memory of ranks that were not run", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerNodeMiB: 64 << 10}, partly, v22, decision.Keep, decision.CodeAlready, ""},
+		{"host memory that was asked for by the GPU", host(features("gpu40=40", "gpu80=80")), request.Request{TresPerNode: "gres:gpu:1", Features: "gpu40", MemPerTres: "gres:gpu:8192"}, seen(5, 1), v22, decision.Keep, decision.CodeAlready, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.rules.Decide(Input{Asked: c.asked, Estimate: c.estimate, Version: c.version, EnvDropped: true})
@@ -158,7 +159,7 @@ func BenchmarkDecide(b *testing.B) {
 	e.HostPeakBytes = 3 * gib
 	in := Input{Asked: request.Request{TresPerNode: "gres/gpu:1,gres/vram:71", Features: "(ib|fast)&ssd&gpu71g", MemPerNodeMiB: 64 << 10}, Estimate: e, Version: release.Version{Major: 24, Minor: 11}}
 	for b.Loop() {
-		if d := r.Decide(in); d.Verdict != Rewrite {
+		if d := r.Decide(in); d.Verdict != decision.Rewrite {
 			b.Fatal(d.Reason)
 		}
 	}

@@ -6,6 +6,7 @@ package replay
 import (
 	"fmt"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/policy"
@@ -13,9 +14,6 @@ import (
 	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
-
-// CodeNoEstimate is the code of a job that would be tried on a card of which the log has no estimate.
-const CodeNoEstimate = "no_estimate_on_card"
 
 // Player decides again.
 type Player struct {
@@ -28,12 +26,12 @@ type Player struct {
 
 // Result is what the rules make of a job.
 type Result struct {
-	Verdict decisionlog.Verdict `json:"verdict"`
-	Code    string              `json:"code"`
-	Reason  string              `json:"reason"`
+	Verdict decision.Verdict `json:"verdict"`
+	Code    string           `json:"code"`
+	Reason  string           `json:"reason"`
 	// Now is what a rewrite asks for.
 	Now request.Request `json:"now,omitzero"`
-	// Untried is the card of which the log has no estimate, with CodeNoEstimate.
+	// Untried is the card of which the log has no estimate, with decision.CodeNoEstimate.
 	Untried string `json:"untried_card,omitempty"`
 	// AssumedVersion says that the release of Slurm was not in the log.
 	AssumedVersion bool `json:"assumed_slurm_version,omitempty"`
@@ -47,13 +45,13 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, marg
 		version = p.Version
 	}
 	if outside := p.Rules.Scope.Outside(policy.Who{Partition: job.Partition, Account: job.Account, QOS: job.QOS, UID: job.UID}, false); outside != "" {
-		return Result{Verdict: decisionlog.LeaveAlone, Code: policy.CodeOutsideScope, Reason: outside, AssumedVersion: assumed}
+		return Result{Verdict: decision.LeaveAlone, Code: decision.CodeOutsideScope, Reason: outside, AssumedVersion: assumed}
 	}
 	profile := p.ProfileOf(job.Asked)
 	for look := 1; ; look++ {
 		estimate, found := latestOn(estimates, profile)
 		if !found {
-			return Result{Verdict: decisionlog.LeaveAlone, Code: CodeNoEstimate, Untried: profile, AssumedVersion: assumed,
+			return Result{Verdict: decision.LeaveAlone, Code: decision.CodeNoEstimate, Untried: profile, AssumedVersion: assumed,
 				Reason: fmt.Sprintf("the job would be tried on %s, of which the log has no estimate", profile)}
 		}
 		// The log does not hold the environment. Held under these rules the job would have lost the variables that contradict, unless its script reads them.
@@ -62,14 +60,14 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, marg
 			in.LeastFitsBytes = p.Rules.FitsOf(profile)
 		}
 		d := p.Rules.Decide(in)
-		if d.Verdict == policy.Rewrite && d.Profile != "" && d.Profile != estimate.GPU {
+		if d.Verdict == decision.Rewrite && d.Profile != "" && d.Profile != estimate.GPU {
 			if look < jobs.MaxLooks {
 				profile = d.Profile
 				continue
 			}
-			return Result{Verdict: decisionlog.LeaveAlone, Code: jobs.CodeLooksSpent, AssumedVersion: assumed, Reason: fmt.Sprintf("tried on %d cards, and each pointed to another; the last to %s", look, d.Profile)}
+			return Result{Verdict: decision.LeaveAlone, Code: decision.CodeCardsDisagree, AssumedVersion: assumed, Reason: fmt.Sprintf("tried on %d cards, and each pointed to another; the last to %s", look, d.Profile)}
 		}
-		return Result{Verdict: decisionlog.Verdict(d.Verdict), Code: d.Code, Reason: d.Reason, Now: d.Change.Result, AssumedVersion: assumed}
+		return Result{Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, Now: d.Change.Result, AssumedVersion: assumed}
 	}
 }
 

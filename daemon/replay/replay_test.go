@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/slurm/release"
@@ -34,29 +34,29 @@ func TestDecidesAsTheDaemonDoes(t *testing.T) {
 		name      string
 		rules     policy.Rules
 		estimates []estimator.Estimate
-		verdict   decisionlog.Verdict
+		verdict   decision.Verdict
 		code, now string
 	}{
-		{"a smaller row of the same card", rules(row(12, "gpu12g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8)}, decisionlog.Rewrite, policy.CodeSmaller, "gpu12g"},
-		{"a row that is too small", rules(row(8, "gpu8g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8)}, decisionlog.Keep, policy.CodeAlready, ""},
-		{"another card, tried", rules(row(12, "gpu12g", "rtx3060"), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 9)}, decisionlog.Rewrite, policy.CodeSmaller, "gpu12g"},
-		{"another card, too large there", rules(row(12, "gpu12g", "rtx3060"), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 12)}, decisionlog.Keep, policy.CodeAlready, ""},
-		{"another card, never tried", rules(row(12, "gpu12g", "rtx3060"), large), []estimator.Estimate{estimateOn("a100-80", 8)}, decisionlog.LeaveAlone, CodeNoEstimate, ""},
-		{"only tried elsewhere", rules(large), []estimator.Estimate{estimateOn("h100", 8)}, decisionlog.LeaveAlone, CodeNoEstimate, ""},
-		{"the later of two", rules(row(12, "gpu12g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("a100-80", 40)}, decisionlog.Keep, policy.CodeAlready, ""},
+		{"a smaller row of the same card", rules(row(12, "gpu12g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8)}, decision.Rewrite, decision.CodeSmaller, "gpu12g"},
+		{"a row that is too small", rules(row(8, "gpu8g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8)}, decision.Keep, decision.CodeAlready, ""},
+		{"another card, tried", rules(row(12, "gpu12g", "rtx3060"), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 9)}, decision.Rewrite, decision.CodeSmaller, "gpu12g"},
+		{"another card, too large there", rules(row(12, "gpu12g", "rtx3060"), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 12)}, decision.Keep, decision.CodeAlready, ""},
+		{"another card, never tried", rules(row(12, "gpu12g", "rtx3060"), large), []estimator.Estimate{estimateOn("a100-80", 8)}, decision.LeaveAlone, decision.CodeNoEstimate, ""},
+		{"only tried elsewhere", rules(large), []estimator.Estimate{estimateOn("h100", 8)}, decision.LeaveAlone, decision.CodeNoEstimate, ""},
+		{"the later of two", rules(row(12, "gpu12g", ""), large), []estimator.Estimate{estimateOn("a100-80", 8), estimateOn("a100-80", 40)}, decision.Keep, decision.CodeAlready, ""},
 		{"from card to card", rules(row(12, "gpu12g", "rtx3060"), row(24, "gpu24g", "l40s"), row(40, "gpu40g", "a100-40"), large),
-			[]estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 20), estimateOn("l40s", 30), estimateOn("a100-40", 8)}, decisionlog.LeaveAlone, jobs.CodeLooksSpent, ""},
+			[]estimator.Estimate{estimateOn("a100-80", 8), estimateOn("rtx3060", 20), estimateOn("l40s", 30), estimateOn("a100-40", 8)}, decision.LeaveAlone, decision.CodeCardsDisagree, ""},
 		{"of an account that is excluded", func() policy.Rules {
 			r := rules(row(12, "gpu12g", ""), large)
 			r.Scope.Accounts.Except = []string{"physics"}
 			return r
-		}(), []estimator.Estimate{estimateOn("a100-80", 8)}, decisionlog.LeaveAlone, policy.CodeOutsideScope, ""},
+		}(), []estimator.Estimate{estimateOn("a100-80", 8)}, decision.LeaveAlone, decision.CodeOutsideScope, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := Player{Rules: c.rules, ProfileOf: func(request.Request) string { return "a100-80" }, Version: release.Version{Major: 22, Minor: 5}}
 			job := decisionlog.Job{Account: "physics", Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "gpu80g"}}
 			got := p.Decide(job, c.estimates, decisionlog.Margin{})
-			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion || (got.Untried != "") != (c.code == CodeNoEstimate) {
+			if got.Verdict != c.verdict || got.Code != c.code || got.Now.Features != c.now || got.Reason == "" || !got.AssumedVersion || (got.Untried != "") != (c.code == decision.CodeNoEstimate) {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -69,11 +69,11 @@ func TestReleaseOfTheLogCounts(t *testing.T) {
 		Rows: []policy.Row{{FitsBytes: 12 << 30, Target: request.Target{Gres: "gpu:small:1"}}, {FitsBytes: 80 << 30, Target: request.Target{Gres: "gpu:large:1"}}}}}
 	job := decisionlog.Job{Asked: request.Request{TresPerNode: "gres:gpu:1"}, SlurmVersion: "22.05.8"}
 	estimates := []estimator.Estimate{estimateOn("a100-80", 8)}
-	if got := p.Decide(job, estimates, decisionlog.Margin{}); got.Verdict == decisionlog.Rewrite || got.AssumedVersion {
+	if got := p.Decide(job, estimates, decisionlog.Margin{}); got.Verdict == decision.Rewrite || got.AssumedVersion {
 		t.Errorf("on 22.05: %+v", got)
 	}
 	job.SlurmVersion = ""
-	if got := p.Decide(job, estimates, decisionlog.Margin{}); got.Verdict != decisionlog.Rewrite || !got.AssumedVersion || !strings.Contains(got.Now.TresPerNode, "small") {
+	if got := p.Decide(job, estimates, decisionlog.Margin{}); got.Verdict != decision.Rewrite || !got.AssumedVersion || !strings.Contains(got.Now.TresPerNode, "small") {
 		t.Errorf("on the release that is assumed: %+v", got)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
-	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -44,7 +44,7 @@ const (
 var Outcomes = []Outcome{Changed, WouldChange, NotCarriedOut, Right, TooSmall, Unknown, NotTried, Open}
 
 // OutcomeOf is the outcome of a job.
-func OutcomeOf(mode, state string, verdict decisionlog.Verdict, code string) Outcome {
+func OutcomeOf(mode, state string, verdict decision.Verdict, code string) Outcome {
 	switch {
 	case state == jobs.StateLeftAlone:
 		return NotTried
@@ -52,17 +52,17 @@ func OutcomeOf(mode, state string, verdict decisionlog.Verdict, code string) Out
 		return Unknown // its owner acted, or time ran out, before anything was decided
 	case verdict == "":
 		return Open
-	case verdict == decisionlog.Rewrite && mode == string(jobs.Shadow):
+	case verdict == decision.Rewrite && mode == string(jobs.Shadow):
 		return WouldChange
-	case verdict == decisionlog.Rewrite && (state == jobs.StateUpdated || state == jobs.StateVerified):
+	case verdict == decision.Rewrite && (state == jobs.StateUpdated || state == jobs.StateVerified):
 		return Changed
-	case verdict == decisionlog.Rewrite && slices.Contains(jobs.LastStates, state):
+	case verdict == decision.Rewrite && slices.Contains(jobs.LastStates, state):
 		return NotCarriedOut
-	case verdict == decisionlog.Rewrite:
+	case verdict == decision.Rewrite:
 		return Open
-	case verdict == decisionlog.Keep:
+	case verdict == decision.Keep:
 		return Right
-	case code == policy.CodeNeedsMore || code == policy.CodeFitsNothing:
+	case code == decision.CodeNeedsMore || code == decision.CodeFitsNothing:
 		return TooSmall
 	}
 	return Unknown
@@ -246,7 +246,7 @@ func withWordsGiven(own map[string]bool, groups []decisionlog.Group) map[string]
 	}
 	own = maps.Clone(own)
 	for _, g := range groups {
-		if g.Verdict != decisionlog.Rewrite {
+		if g.Verdict != decision.Rewrite {
 			continue
 		}
 		asked, _, _ := request.FeatureTerms(g.Asked.Features)

@@ -8,9 +8,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
-	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -40,19 +40,19 @@ func TestKindsAreTheSitesWords(t *testing.T) {
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		mode, state string
-		verdict     decisionlog.Verdict
+		verdict     decision.Verdict
 		code        string
 		want        Outcome
 	}{
-		{"enforce", jobs.StateVerified, decisionlog.Rewrite, policy.CodeSmaller, Changed},
-		{"shadow", jobs.StateShadowed, decisionlog.Rewrite, policy.CodeSmaller, WouldChange},
-		{"enforce", jobs.StateRestored, decisionlog.Rewrite, policy.CodeSmaller, NotCarriedOut},
-		{"enforce", jobs.StateAbandoned, decisionlog.Rewrite, policy.CodeSmaller, NotCarriedOut},
-		{"enforce", jobs.StateUpdating, decisionlog.Rewrite, policy.CodeSmaller, Open},
-		{"enforce", jobs.StateReleased, decisionlog.Keep, policy.CodeAlready, Right},
-		{"enforce", jobs.StateReleased, decisionlog.LeaveAlone, policy.CodeNeedsMore, TooSmall},
-		{"enforce", jobs.StateReleased, decisionlog.LeaveAlone, policy.CodeConfidence, Unknown},
-		{"enforce", jobs.StateLeftAlone, decisionlog.LeaveAlone, "array_job", NotTried},
+		{"enforce", jobs.StateVerified, decision.Rewrite, decision.CodeSmaller, Changed},
+		{"shadow", jobs.StateShadowed, decision.Rewrite, decision.CodeSmaller, WouldChange},
+		{"enforce", jobs.StateRestored, decision.Rewrite, decision.CodeSmaller, NotCarriedOut},
+		{"enforce", jobs.StateAbandoned, decision.Rewrite, decision.CodeSmaller, NotCarriedOut},
+		{"enforce", jobs.StateUpdating, decision.Rewrite, decision.CodeSmaller, Open},
+		{"enforce", jobs.StateReleased, decision.Keep, decision.CodeAlready, Right},
+		{"enforce", jobs.StateReleased, decision.LeaveAlone, decision.CodeNeedsMore, TooSmall},
+		{"enforce", jobs.StateReleased, decision.LeaveAlone, decision.CodeConfidence, Unknown},
+		{"enforce", jobs.StateLeftAlone, decision.LeaveAlone, "array_job", NotTried},
 		{"enforce", jobs.StateAbandoned, "", "", Unknown},
 		{"enforce", jobs.StateProbing, "", "", Open},
 	} {
@@ -66,9 +66,9 @@ func TestReport(t *testing.T) {
 	large := request.Request{TresPerNode: "gres:gpu:2", Features: "gpu80g"}
 	small := request.Request{TresPerNode: "gres:gpu:2", Features: "gpu12g"}
 	r := Make(decisionlog.Span{Jobs: 10, Tasks: 24, Users: 3}, []decisionlog.Group{
-		{Asked: large, Now: small, Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 4, Tasks: 4, LimitedJobs: 3, LimitMinutes: 180, UnlimitedJobs: 1},
-		{Asked: large, Now: small, Mode: "enforce", State: jobs.StateRestored, Verdict: decisionlog.Rewrite, Code: policy.CodeSmaller, Jobs: 1, Tasks: 1, LimitedJobs: 1, LimitMinutes: 60},
-		{Asked: small, Mode: "enforce", State: jobs.StateLeftAlone, Verdict: decisionlog.LeaveAlone, Code: "array_job", Jobs: 5, Tasks: 19, LimitedJobs: 5, LimitMinutes: 600},
+		{Asked: large, Now: small, Mode: "shadow", State: jobs.StateShadowed, Verdict: decision.Rewrite, Code: decision.CodeSmaller, Jobs: 4, Tasks: 4, LimitedJobs: 3, LimitMinutes: 180, UnlimitedJobs: 1},
+		{Asked: large, Now: small, Mode: "enforce", State: jobs.StateRestored, Verdict: decision.Rewrite, Code: decision.CodeSmaller, Jobs: 1, Tasks: 1, LimitedJobs: 1, LimitMinutes: 60},
+		{Asked: small, Mode: "enforce", State: jobs.StateLeftAlone, Verdict: decision.LeaveAlone, Code: "array_job", Jobs: 5, Tasks: 19, LimitedJobs: 5, LimitMinutes: 600},
 	}, decisionlog.Truth{Known: 4}, nil)
 	want := []Card{
 		{Kind: "gpu12g", Asked: 5, Needed: 9, TasksAsked: 19, TasksNeeded: 23, GPUHoursAsked: 20, GPUHoursNeeded: 26, GPUHoursFreed: -6, GPUHoursAdded: 6},
@@ -89,7 +89,7 @@ func TestReport(t *testing.T) {
 func TestWordsOfAnEarlierTable(t *testing.T) {
 	own := map[string]bool{"gpu80g": true}
 	r := Make(decisionlog.Span{Jobs: 1}, []decisionlog.Group{{Asked: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&gpu80g"}, Now: request.Request{TresPerNode: "gres:gpu:1", Features: "ib&small"},
-		Mode: "shadow", State: jobs.StateShadowed, Verdict: decisionlog.Rewrite, Jobs: 1}}, decisionlog.Truth{}, own)
+		Mode: "shadow", State: jobs.StateShadowed, Verdict: decision.Rewrite, Jobs: 1}}, decisionlog.Truth{}, own)
 	if len(r.Cards) != 2 || r.Cards[0].Kind != "gpu80g" || r.Cards[1].Kind != "small" || len(own) != 1 {
 		t.Errorf("%+v %v", r.Cards, own)
 	}
@@ -107,7 +107,7 @@ func TestNothingIsLost(t *testing.T) {
 			g := decisionlog.Group{
 				Asked: request.Request{TresPerNode: rapid.SampledFrom([]string{"", "gres:gpu:1", "gres:gpu:x:3"}).Draw(t, "gres"), Features: rapid.SampledFrom(words).Draw(t, "features")},
 				Now:   request.Request{Features: rapid.SampledFrom(words).Draw(t, "now")}, Mode: rapid.SampledFrom([]string{"shadow", "enforce"}).Draw(t, "mode"),
-				State: rapid.SampledFrom(append(slices.Clone(jobs.LastStates), jobs.OpenStates...)).Draw(t, "state"), Verdict: rapid.SampledFrom([]decisionlog.Verdict{"", decisionlog.Rewrite, decisionlog.Keep, decisionlog.LeaveAlone}).Draw(t, "verdict"),
+				State: rapid.SampledFrom(append(slices.Clone(jobs.LastStates), jobs.OpenStates...)).Draw(t, "state"), Verdict: rapid.SampledFrom([]decision.Verdict{"", decision.Rewrite, decision.Keep, decision.LeaveAlone}).Draw(t, "verdict"),
 				Jobs: limited + 1, LimitedJobs: limited, LimitMinutes: limited * 30,
 			}
 			jobsIn += g.Jobs

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/report"
@@ -297,7 +298,7 @@ func (s *Server) job(r *http.Request) (answer, error) {
 		Asked: printable.Clip(story.Job.Asked.String(), logview.MaxTextRunes)}
 	data.Job.Name = printable.Clip(story.Job.Name, 200)
 	if d := line.Decision; d != nil {
-		if d.Verdict == decisionlog.Rewrite {
+		if d.Verdict == decision.Rewrite {
 			data.Now = printable.Clip(d.Change.Result.String(), logview.MaxTextRunes)
 		}
 		if d.NeedBytes > 0 {

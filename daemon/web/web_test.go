@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/logview"
@@ -100,7 +101,7 @@ func exampleLog(t testing.TB) (string, bundles) {
 	answer := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: "rtx3060", Confidence: estimator.High, Fits: true, Steps: 4, WallSeconds: 9.5,
 		Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "cuDNN may choose <another> workspace"}}, Versions: estimator.Versions{Gresize: "1.2.3", Torch: "2.6.0"},
 		Ranks: []estimator.Rank{{PeakAllocatedBytes: 6 << 30, PeakReservedBytes: 6 << 30, OutsideBytes: 1 << 30, ComfortableBytes: 7 << 30, ComfortableHighBytes: 8 << 30}}}
-	change := decisionlog.Decision{At: at, Verdict: decisionlog.Rewrite, Code: "smaller_row_fits", Reason: "it needs 8.25 GiB & gpu12g has <12>", MarginBytes: 1 << 28, NeedBytes: 33 << 28,
+	change := decisionlog.Decision{At: at, Verdict: decision.Rewrite, Code: "smaller_row_fits", Reason: "it needs 8.25 GiB & gpu12g has <12>", MarginBytes: 1 << 28, NeedBytes: 33 << 28,
 		Margin: decisionlog.Margin{Kind: "calibrated", Group: "gpu=rtx3060", Actuals: 120, Died: 1, Ratio: 1.03, TargetFailureRate: 0.01}, Change: request.Change{Result: small}}
 	add := func(j decisionlog.Job, first string, d *decisionlog.Decision, steps ...decisionlog.Transition) int64 {
 		j.Mode, j.Asked = "enforce", asked
@@ -122,11 +123,11 @@ func exampleLog(t testing.TB) (string, bundles) {
 		&decisionlog.Event{At: at.Add(time.Hour), State: "verified", Code: "out_of_memory_after_rewrite", Detail: "the job died of GPU memory on what gresize had given it"}, true)
 	must(err)
 	add(decisionlog.Job{Token: "hostile", UID: 4000000002, Name: hostile, Partition: hostile, Account: hostile, SubmittedAt: at.Add(time.Minute)}, "left_alone",
-		&decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: "odd_job_name", Reason: hostile}, decisionlog.Transition{From: "left_alone", To: "left_alone", Detail: hostile, NodeList: hostile, SlurmJobID: 8, Finished: true})
+		&decisionlog.Decision{At: at, Verdict: decision.LeaveAlone, Code: "odd_job_name", Reason: hostile}, decisionlog.Transition{From: "left_alone", To: "left_alone", Detail: hostile, NodeList: hostile, SlurmJobID: 8, Finished: true})
 	add(decisionlog.Job{Token: "open", UID: 4000000001, Name: "train-resnet", SubmittedAt: at.Add(2 * time.Minute)}, "held", nil,
 		decisionlog.Transition{From: "held", To: "probing", SlurmJobID: 9, NewProbe: &decisionlog.Probe{Name: "gresize-probe-y"}})
 	add(decisionlog.Job{Token: "alone", UID: 0, Name: "array", Finished: true, SubmittedAt: at.Add(3 * time.Minute)}, "left_alone",
-		&decisionlog.Decision{At: at, Verdict: decisionlog.LeaveAlone, Code: "array_job", Reason: "it is an array"})
+		&decisionlog.Decision{At: at, Verdict: decision.LeaveAlone, Code: "array_job", Reason: "it is an array"})
 	add(decisionlog.Job{Token: "again", UID: 4000000001, Name: "train-gpt", SubmittedAt: at.Add(4 * time.Minute)}, "held", nil,
 		decisionlog.Transition{From: "held", To: "estimated", SlurmJobID: 11, Estimate: &answer, FromJob: died, Code: "answered_from_cache", Detail: "answered as job 7 was"},
 		decisionlog.Transition{From: "estimated", To: "verified", Finished: true})

@@ -108,13 +108,13 @@ func (m Method) FromBundle(b *trace.Bundle, card *gpu.Profile) (estimator.Estima
 
 func (m Method) answer(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 	if was, wanted := b.Manifest.RunMode(), m.Recording.RunMode(); was != wanted {
-		return estimator.NewUnknown(m.Name, card.ID, estimator.Reason{Code: "recorded_otherwise",
+		return estimator.NewUnknown(m.Name, card.ID, estimator.Reason{Code: estimator.CodeRecordedOtherwise,
 			Detail: fmt.Sprintf("%s needs a run in the mode %s, the bundle is of one in the mode %s", m.Name, wanted, was)}), nil
 	}
 	if len(b.Ranks) == 0 || b.Manifest.Outcome == trace.Crashed || b.Manifest.Outcome == trace.NotRun {
 		reasons := b.Manifest.Reasons
 		if len(reasons) == 0 {
-			reasons = []estimator.Reason{{Code: "no_gpu_used", Detail: "no process put anything on a GPU"}}
+			reasons = []estimator.Reason{{Code: estimator.CodeNoGPUUsed, Detail: "no process put anything on a GPU"}}
 		}
 		return estimator.NewUnknown(m.Name, card.ID, slices.Clone(reasons)...), nil
 	}

@@ -50,7 +50,7 @@ func byClass(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 		if err != nil {
 			return estimator.Estimate{}, err
 		}
-		e.Reasons = append(e.Reasons, estimator.Reason{Code: "rule_of_thumb", Detail: fmt.Sprintf(
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeRuleOfThumb, Detail: fmt.Sprintf(
 			"a class of memory by the list of layers alone, as a %s: %d to %d MiB reserved, the upper edge is the answer", a.Kind, a.LowerBytes>>20, a.UpperBytes>>20)})
 		rank := wholeRank(i, a.UpperBytes, outside, outsideHigh)
 		rank.ComfortableLowBytes = a.LowerBytes + outside

@@ -77,9 +77,9 @@ func historyRows() ([]history.Row, error) {
 func historyAnswer(rows []history.Row, job history.Job, missing string, traced *estimator.Estimate, b *trace.Bundle, card *gpu.Profile) estimator.Estimate {
 	answer, err := history.Estimate(rows, job)
 	if err != nil {
-		reason := estimator.Reason{Code: "few_actuals", Detail: err.Error() + missing}
+		reason := estimator.Reason{Code: estimator.CodeFewActuals, Detail: err.Error() + missing}
 		if !errors.Is(err, history.ErrFew) {
-			reason = estimator.Reason{Code: "actuals_disagree", Detail: err.Error()}
+			reason = estimator.Reason{Code: estimator.CodeActualsDisagree, Detail: err.Error()}
 		}
 		return estimator.NewUnknown(HistoryName, card.ID, append(slices.Clone(b.Manifest.Reasons), reason)...)
 	}
@@ -89,7 +89,7 @@ func historyAnswer(rows []history.Row, job history.Job, missing string, traced *
 		e.Confidence = estimator.Low
 		what = fmt.Sprintf("the trace, corrected by %s of this script with other arguments", quantity.Count(answer.Runs, "run"))
 	}
-	e.Reasons = append(e.Reasons, estimator.Reason{Code: "earlier_runs", Detail: what})
+	e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeEarlierRuns, Detail: what})
 	outside, _ := card.OutsideBytes(b.Manifest.Libraries)
 	outside = min(outside, answer.Bytes)
 	for i := range b.Ranks {

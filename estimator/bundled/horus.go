@@ -38,7 +38,7 @@ func horusPublished(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, err
 // byLayers answers for each rank from its table of modules.
 func byLayers(name string, b *trace.Bundle, card *gpu.Profile, outside, outsideHigh int64, formula func(*modules.Table) (int64, error)) (estimator.Estimate, error) {
 	e := estimator.Estimate{Confidence: estimator.Low, Fits: true, Reasons: append(slices.Clone(b.Manifest.Reasons),
-		estimator.Reason{Code: "rule_of_thumb", Detail: "a formula of layers, parameters and the batch: no optimizer, no workspaces, no allocator"})}
+		estimator.Reason{Code: estimator.CodeRuleOfThumb, Detail: "a formula of layers, parameters and the batch: no optimizer, no workspaces, no allocator"})}
 	for i := range b.Ranks {
 		data := b.Ranks[i].Parts[trace.PartModules]
 		if len(data) == 0 {
@@ -68,5 +68,5 @@ func wholeRank(number int, bytes, outside, outsideHigh int64) estimator.Rank {
 }
 
 func notCovered(name string, b *trace.Bundle, card *gpu.Profile, detail string) estimator.Estimate {
-	return estimator.NewUnknown(name, card.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: "not_covered", Detail: detail})...)
+	return estimator.NewUnknown(name, card.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: estimator.CodeNotCovered, Detail: detail})...)
 }

@@ -57,7 +57,7 @@ func newAnswer(w Workload, version string, e *estimator.Estimate, runSeconds, es
 	codes := make([]string, 0, len(e.Reasons))
 	full := false
 	for _, r := range e.Reasons {
-		full = full || r.Code == "out_of_memory"
+		full = full || r.Code == estimator.CodeOutOfMemory
 		if !slices.Contains(codes, r.Code) {
 			codes = append(codes, r.Code)
 		}

@@ -187,26 +187,26 @@ func estimate(b *trace.Bundle, card *gpu.Profile, name, form string, outside, ou
 	bytes := r.PeakBytes()
 	switch {
 	case r.Form != form:
-		return unknown("recorded_otherwise", fmt.Sprintf("%s needs a run in the form %s, the bundle is of one in the form %s", name, form, r.Form))
+		return unknown(estimator.CodeRecordedOtherwise, fmt.Sprintf("%s needs a run in the form %s, the bundle is of one in the form %s", name, form, r.Form))
 	case len(b.Ranks) > 1 || r.WorldSize > 1 || len(r.Peaks) > 1:
-		return unknown("not_covered", "the method knows one process on one card")
+		return unknown(estimator.CodeNotCovered, "the method knows one process on one card")
 	case r.WithoutContent != "":
-		return unknown("not_covered", "the program asks for a value that no tensor has: "+r.WithoutContent)
+		return unknown(estimator.CodeNotCovered, "the program asks for a value that no tensor has: "+r.WithoutContent)
 	case form == formPublished && r.AfterBackwardBytes == 0:
-		return unknown("no_step_seen", "no forward of a network was seen whose output has a gradient")
+		return unknown(estimator.CodeNoStepSeen, "no forward of a network was seen whose output has a gradient")
 	case form == formWhole && r.Steps < leastSteps:
-		return unknown("no_step_seen", fmt.Sprintf("%s of an optimizer %s seen, %d are needed", quantity.Count(r.Steps, "step"), quantity.Word(r.Steps, "was", "were"), leastSteps))
+		return unknown(estimator.CodeNoStepSeen, fmt.Sprintf("%s of an optimizer %s seen, %d are needed", quantity.Count(r.Steps, "step"), quantity.Word(r.Steps, "was", "were"), leastSteps))
 	}
 	if form == formPublished {
 		bytes = r.AfterBackwardBytes
 	}
 	e := estimator.Estimate{Confidence: estimator.Low, Fits: bytes+outside <= card.Total.Bytes, Reasons: append(slices.Clone(b.Manifest.Reasons),
-		estimator.Reason{Code: "fake_tensors", Detail: "the bytes of tensors that live at once: no allocator, no workspaces"})}
+		estimator.Reason{Code: estimator.CodeFakeTensors, Detail: "the bytes of tensors that live at once: no allocator, no workspaces"})}
 	if r.ValuesRead > 0 {
-		e.Reasons = append(e.Reasons, estimator.Reason{Code: "values_read_back", Detail: fmt.Sprintf("%s that no tensor had %s answered by 0", quantity.Count(r.ValuesRead, "number"), quantity.Word(r.ValuesRead, "was", "were"))})
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeValuesReadBack, Detail: fmt.Sprintf("%s that no tensor had %s answered by 0", quantity.Count(r.ValuesRead, "number"), quantity.Word(r.ValuesRead, "was", "were"))})
 	}
 	if slices.Contains(r.Replaced, "compile") {
-		e.Reasons = append(e.Reasons, estimator.Reason{Code: "fake_tensors", Detail: "what the program compiles was run uncompiled"})
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeFakeTensors, Detail: "what the program compiles was run uncompiled"})
 	}
 	e.Ranks = []estimator.Rank{{PeakAllocatedBytes: bytes, PeakReservedBytes: bytes, OutsideBytes: outside, ComfortableBytes: bytes + outside,
 		ComfortableHighBytes: bytes + max(outside, outsideHigh)}}

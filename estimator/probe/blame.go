@@ -34,34 +34,34 @@ func (r *run) blame(reports Reports) []estimator.Reason {
 	}
 	switch {
 	case limits.CPUSeconds > 0 && (signal == int(syscall.SIGKILL) || signal == int(syscall.SIGXCPU)):
-		add("resource_limit", "a process was ended at its time on the CPU: %d s (ulimit -t)", limits.CPUSeconds)
+		add(estimator.CodeResourceLimit, "a process was ended at its time on the CPU: %d s (ulimit -t)", limits.CPUSeconds)
 	case signal == int(syscall.SIGKILL):
-		add("out_of_host_memory", "a process was killed, as the kernel does when the machine or the job's group has no memory left")
+		add(estimator.CodeOutOfHostMemory, "a process was killed, as the kernel does when the machine or the job's group has no memory left")
 	case signal == int(syscall.SIGXFSZ):
-		add("resource_limit", "a file grew to the limit of %d bytes (ulimit -f)", limits.FileBytes)
+		add(estimator.CodeResourceLimit, "a file grew to the limit of %d bytes (ulimit -f)", limits.FileBytes)
 	case faultSignals[signal] != "" && reports.TorchSeen:
-		add("crashed_on_virtual", "ended by %s", faultSignals[signal])
+		add(estimator.CodeCrashedOnVirtual, "ended by %s", faultSignals[signal])
 	}
 	if r.exit.TooLarge != "" {
-		add("out_of_disk", "%s", r.exit.TooLarge)
+		add(estimator.CodeOutOfDisk, "%s", r.exit.TooLarge)
 	} else if noSpace.MatchString(text) {
-		add("out_of_disk", "%q%s", noSpace.FindString(text), unpacked(r.options.Command, r.scriptText()))
+		add(estimator.CodeOutOfDisk, "%q%s", noSpace.FindString(text), unpacked(r.options.Command, r.scriptText()))
 	}
 	if word := noMemory.FindString(text); word != "" && signal != int(syscall.SIGKILL) {
 		if limit := memoryLimits(limits); limit != "" {
-			add("address_space", "%q, under %s", word, limit)
+			add(estimator.CodeAddressSpace, "%q, under %s", word, limit)
 		} else {
-			add("out_of_host_memory", "%q", word)
+			add(estimator.CodeOutOfHostMemory, "%q", word)
 		}
 	}
 	if noFiles.MatchString(text) {
-		add("resource_limit", "%q: %d are allowed (ulimit -n)", noFiles.FindString(text), limits.OpenFiles)
+		add(estimator.CodeResourceLimit, "%q: %d are allowed (ulimit -n)", noFiles.FindString(text), limits.OpenFiles)
 	}
 	if tooLarge.MatchString(text) && limits.FileBytes > 0 {
-		add("resource_limit", "%q: %d bytes are allowed (ulimit -f)", tooLarge.FindString(text), limits.FileBytes)
+		add(estimator.CodeResourceLimit, "%q: %d bytes are allowed (ulimit -f)", tooLarge.FindString(text), limits.FileBytes)
 	}
 	if !reports.TorchSeen && noCUDA.MatchString(text) {
-		add("environment_replaced", "a program that nobody saw wants a library of NVIDIA's: %s", noCUDA.FindString(text))
+		add(estimator.CodeEnvironmentReplaced, "a program that nobody saw wants a library of NVIDIA's: %s", noCUDA.FindString(text))
 	}
 	return found
 }
@@ -85,10 +85,10 @@ const leastFileBytes = 64 << 20
 func (r *run) unwritten() []estimator.Reason {
 	var found []estimator.Reason
 	if r.reportsFull {
-		found = append(found, reason("out_of_disk", "the place for the reports was full: they are not complete"))
+		found = append(found, reason(estimator.CodeOutOfDisk, "the place for the reports was full: they are not complete"))
 	}
 	if n := r.exit.Limits.FileBytes; n > 0 && n < leastFileBytes {
-		found = append(found, reason("resource_limit", fmt.Sprintf("files may have %d bytes (ulimit -f): a report may be cut off", n)))
+		found = append(found, reason(estimator.CodeResourceLimit, fmt.Sprintf("files may have %d bytes (ulimit -f): a report may be cut off", n)))
 	}
 	return found
 }

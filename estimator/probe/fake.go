@@ -33,7 +33,7 @@ func (faked) Read(reportDir string) (Reports, error) {
 		r.Steps = max(r.Steps, p.Steps)
 		r.Versions = estimator.Versions{Python: p.Python, Torch: p.Torch, CUDA: p.CUDA}
 		if p.WithoutContent != "" {
-			r.Reasons = append(r.Reasons, reason("not_covered", "the program asks for a value that no tensor has: "+p.WithoutContent))
+			r.Reasons = append(r.Reasons, reason(estimator.CodeNotCovered, "the program asks for a value that no tensor has: "+p.WithoutContent))
 		}
 		if x := p.Exception; x != nil && r.Failure == "" {
 			r.Failure = x.Type + ": " + x.Text
@@ -44,5 +44,5 @@ func (faked) Read(reportDir string) (Reports, error) {
 
 // Estimate leaves the answer to the estimators that read such a run.
 func (e faked) Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
-	return estimator.NewUnknown(e.Name(), p.ID, append(slices.Clone(b.Manifest.Reasons), reason("no_estimator", "the run was made for its bundle"))...)
+	return estimator.NewUnknown(e.Name(), p.ID, append(slices.Clone(b.Manifest.Reasons), reason(estimator.CodeNoEstimator, "the run was made for its bundle"))...)
 }

@@ -50,7 +50,7 @@ func (profiled) Read(reportDir string) (Reports, error) {
 		r.Versions.CUDA = *first.CUDA
 	}
 	if r.Failure != "" {
-		r.Reasons = append(r.Reasons, reason("phase_not_reached", vgpu.EndedBeforeItsTime+r.Failure))
+		r.Reasons = append(r.Reasons, reason(estimator.CodePhaseNotReached, vgpu.EndedBeforeItsTime+r.Failure))
 	}
 	if len(r.Ranks) > trace.MaxRanks {
 		return Reports{}, fmt.Errorf("%d processes trained, at most %d are handled", len(r.Ranks), trace.MaxRanks)
@@ -64,5 +64,5 @@ func (profiled) Read(reportDir string) (Reports, error) {
 
 // Estimate leaves the answer to the estimators that read a profile: the bundle is what the run was for.
 func (e profiled) Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
-	return estimator.NewUnknown(e.Name(), p.ID, append(slices.Clone(b.Manifest.Reasons), reason("no_estimator", "the run was made for its bundle"))...)
+	return estimator.NewUnknown(e.Name(), p.ID, append(slices.Clone(b.Manifest.Reasons), reason(estimator.CodeNoEstimator, "the run was made for its bundle"))...)
 }

@@ -147,9 +147,9 @@ func unusable(s *Stream, card *gpu.Profile) estimator.Reason {
 	case s.Compiled:
 		return estimator.Reason{Code: "compiled", Detail: "a compiler's kernels are not seen as operators"}
 	case s.Step == 0 || len(s.Operators) == 0:
-		return estimator.Reason{Code: "no_step_seen", Detail: "no whole training step was recorded operator by operator"}
+		return estimator.Reason{Code: estimator.CodeNoStepSeen, Detail: "no whole training step was recorded operator by operator"}
 	case len(s.ProcessorSeconds) == 0 || slices.Min(s.ProcessorSeconds) <= 0:
-		return estimator.Reason{Code: "no_step_seen", Detail: "no step gave the host's time"}
+		return estimator.Reason{Code: estimator.CodeNoStepSeen, Detail: "no step gave the host's time"}
 	case card.PeakFLOPS["fp32"] == 0 || card.MemoryBandwidthBytesPerSecond == 0 || card.Multiprocessors() == 0:
 		return estimator.Reason{Code: "profile_incomplete", Detail: "the profile of " + card.ID + " has no peak figures"}
 	}

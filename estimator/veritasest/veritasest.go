@@ -24,7 +24,7 @@ func Estimate(b *trace.Bundle, card *gpu.Profile) (estimator.Estimate, error) {
 		return estimator.Estimate{}, err
 	}
 	if why == nil && (!p.Layout.Convolutions || p.Layout.Attention) {
-		why = &estimator.Reason{Code: "not_covered", Detail: "the method is for convolutional networks"}
+		why = &estimator.Reason{Code: estimator.CodeNotCovered, Detail: "the method is for convolutional networks"}
 	}
 	if why != nil {
 		return estimator.NewUnknown(Name, card.ID, append(slices.Clone(b.Manifest.Reasons), *why)...), nil

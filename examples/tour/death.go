@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/slurm/minicluster"
 )
@@ -128,7 +129,7 @@ func (t *tour) margin(ctx context.Context) error {
 		"that of the job with the edited file was learnt from %d runs that had all kept below their estimates: %.2f GiB", learnt.Margin.Actuals, gib(learnt.MarginBytes)); err != nil {
 		return err
 	}
-	if err := t.claim(last.Margin.Kind == "calibrated" && last.Margin.Died == 1 && last.MarginBytes > first.MarginBytes && last.Verdict == decisionlog.Keep,
+	if err := t.claim(last.Margin.Kind == "calibrated" && last.Margin.Died == 1 && last.MarginBytes > first.MarginBytes && last.Verdict == decision.Keep,
 		"after its death, one of %d, the margin is %.2f GiB, so that the next job keeps the large card: with more runs one death weighs less", last.Margin.Actuals, gib(last.MarginBytes)); err != nil {
 		return err
 	}

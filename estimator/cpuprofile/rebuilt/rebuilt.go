@@ -42,7 +42,7 @@ type Profile struct {
 
 // notCovered is a run that no method of this kind speaks about.
 func notCovered(detail string) *estimator.Reason {
-	return &estimator.Reason{Code: "not_covered", Detail: trace.Clip([]byte(detail), estimator.MaxDetailBytes)}
+	return &estimator.Reason{Code: estimator.CodeNotCovered, Detail: trace.Clip([]byte(detail), estimator.MaxDetailBytes)}
 }
 
 // Open reads the profile of a bundle. With a reason there is none: the answer is unknown. An error says that the bundle is damaged.
@@ -58,7 +58,7 @@ func Open(b *trace.Bundle, recording string) (*Profile, *estimator.Reason, error
 		return nil, why, nil
 	}
 	if len(b.Ranks[0].Profile) == 0 {
-		return nil, &estimator.Reason{Code: "profile_missing", Detail: "the trace of the profiler: " + r.Trace}, nil
+		return nil, &estimator.Reason{Code: estimator.CodeProfileMissing, Detail: "the trace of the profiler: " + r.Trace}, nil
 	}
 	packed, err := gzip.NewReader(bytes.NewReader(b.Ranks[0].Profile))
 	if err != nil {
@@ -74,7 +74,7 @@ func Open(b *trace.Bundle, recording string) (*Profile, *estimator.Reason, error
 	}
 	switch {
 	case len(p.Layout.Iterations) < leastIterations:
-		return nil, &estimator.Reason{Code: "no_step_seen", Detail: fmt.Sprintf("%d whole iterations in the trace, at least %d are needed; --budget gives more time", len(p.Layout.Iterations), leastIterations)}, nil
+		return nil, &estimator.Reason{Code: estimator.CodeNoStepSeen, Detail: fmt.Sprintf("%d whole iterations in the trace, at least %d are needed; --budget gives more time", len(p.Layout.Iterations), leastIterations)}, nil
 	case len(p.Layout.Backwards) == 0:
 		return nil, notCovered("no backward pass was seen"), nil
 	case t.OtherDevices > 0:
@@ -95,7 +95,7 @@ func Lay(r *cpuprofile.Report, t *cpuprofile.Trace) (*Profile, error) {
 }
 
 func unusable(err error) *estimator.Reason {
-	return &estimator.Reason{Code: "profile_unusable", Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
+	return &estimator.Reason{Code: estimator.CodeProfileUnusable, Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
 }
 
 // judge says what of the run keeps a method from an answer, before its trace is read.
@@ -106,7 +106,7 @@ func judge(r *cpuprofile.Report, recording string) *estimator.Reason {
 	case r.LeftOnGPUBytes > 0:
 		return notCovered(fmt.Sprintf("%d bytes could not be led to the CPU", r.LeftOnGPUBytes))
 	case r.Recording != recording:
-		return &estimator.Reason{Code: "recorded_otherwise", Detail: fmt.Sprintf("the profile was recorded as %q, this method needs %q", r.Recording, recording)}
+		return &estimator.Reason{Code: estimator.CodeRecordedOtherwise, Detail: fmt.Sprintf("the profile was recorded as %q, this method needs %q", r.Recording, recording)}
 	case r.Steps > 0 && len(r.Optimizers) == 0:
 		return notCovered("no optimizer of PyTorch's was used")
 	case slices.Contains(r.Replaced, "compile"):
@@ -146,30 +146,30 @@ func Answer(p *Profile, requests []Request, b *trace.Bundle, card *gpu.Profile) 
 		rank.MinimumBytes = min(int64(found.MinimumBytes)+outside, rank.ComfortableBytes)
 	}
 	e.Ranks = []estimator.Rank{rank}
-	lower(&e, estimator.High, "kernels_of_cpu", "the sizes are those of kernels of a CPU, without the workspaces of a GPU's")
+	lower(&e, estimator.High, estimator.CodeKernelsOfCPU, "the sizes are those of kernels of a CPU, without the workspaces of a GPU's")
 	for _, what := range p.Report.Replaced {
 		if what == "autocast" {
-			lower(&e, estimator.Low, "kernels_of_cpu", "a CPU computes other operators in half precision than a GPU does")
+			lower(&e, estimator.Low, estimator.CodeKernelsOfCPU, "a CPU computes other operators in half precision than a GPU does")
 		}
 	}
 	if v, err := allocator.ParseVersion(p.Report.Torch); err == nil && !v.Known() {
-		lower(&e, estimator.Low, "unknown_release", "the allocator of PyTorch "+p.Report.Torch+" is not known")
+		lower(&e, estimator.Low, estimator.CodeUnknownRelease, "the allocator of PyTorch "+p.Report.Torch+" is not known")
 	}
 	for _, r := range b.Manifest.Reasons {
-		if r.Code != "no_sandbox" && r.Code != "no_estimator" {
+		if r.Code != estimator.CodeNoSandbox && r.Code != estimator.CodeNoEstimator {
 			e.Confidence = e.Confidence.AtMost(estimator.Low)
 		}
 	}
 	if b.Manifest.Outcome == trace.Stopped {
-		lower(&e, estimator.Low, "run_cut_short", fmt.Sprintf("the first %d iterations are in the trace, and nothing looked at what follows them: a validation or a larger batch is not in the figure", len(p.Layout.Iterations)))
+		lower(&e, estimator.Low, estimator.CodeRunCutShort, fmt.Sprintf("the first %d iterations are in the trace, and nothing looked at what follows them: a validation or a larger batch is not in the figure", len(p.Layout.Iterations)))
 	}
 	switch {
 	case rank.MinimumBytes > card.Total.Bytes:
 		e.Fits = false
-		lower(&e, estimator.Low, "out_of_memory", "the job needs more than the card")
+		lower(&e, estimator.Low, estimator.CodeOutOfMemory, "the job needs more than the card")
 	case rank.ComfortableBytes > card.Total.Bytes:
 		e.Fits = false
-		lower(&e, estimator.Low, "near_capacity", "the allocator would meet the end of the card and go on without its cache")
+		lower(&e, estimator.Low, estimator.CodeNearCapacity, "the allocator would meet the end of the card and go on without its cache")
 	}
 	return e, nil
 }
