@@ -165,7 +165,7 @@ func (c *chaos) endsOf(from time.Time) map[string]int {
 func TestTwoControllers(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") != "1" {
-		return // TestKilledInEveryState and TestLife are the parts for every change
+		t.Skip("run by make nightly: TestKilledInEveryState and TestLife are the parts for every change")
 	}
 	var lines lockedBuffer
 	h := &history{out: &lines}

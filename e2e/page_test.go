@@ -78,7 +78,7 @@ func records(t *testing.T) fakeAnswer {
 // GRESIZE_PICTURES=FOLDER what was seen is kept there.
 func TestPageInABrowser(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" && os.Getenv("GRESIZE_PICTURES") == "" {
-		return // the browser is installed for make nightly; daemon/web holds every page to its golden file
+		t.Skip("run by make nightly: the browser is installed for make nightly; daemon/web holds every page to its golden file")
 	}
 	address := freeAddress(t)
 	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: time.Minute, Config: fmt.Sprintf("[web]\nlisten = %q\n", address)})

@@ -21,7 +21,7 @@ import (
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // slurm/minicluster has the same clusters, without a daemon, for every change
+		t.Skip("run by make nightly: slurm/minicluster has the same clusters, without a daemon, for every change")
 	}
 	for _, name := range minicluster.Releases() {
 		for _, v := range []struct {
@@ -59,7 +59,7 @@ func TestVariants(t *testing.T) {
 func TestControllerIsLost(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // one that restarts is in TestLife
+		t.Skip("run by make nightly: one that restarts is in TestLife")
 	}
 	for _, name := range minicluster.Releases() {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestControllerIsLost(t *testing.T) {
 func TestClients(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // scrontab takes its minute
+		t.Skip("run by make nightly: scrontab takes its minute")
 	}
 	for _, name := range minicluster.Releases() {
 		s := otherRelease(t, name, true, func(o *site.Options) {

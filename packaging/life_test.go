@@ -134,7 +134,7 @@ func twoVersions(t *testing.T) string {
 // TestLifeInCleanRoots installs, upgrades, downgrades, removes and purges in a Debian 12, by dpkg and by rpm.
 func TestLifeInCleanRoots(t *testing.T) {
 	if !nightly {
-		return // over a minute: `make nightly` runs it
+		t.Skip("run by make nightly: over a minute: make nightly runs it")
 	}
 	packages := twoVersions(t)
 	t.Run("deb", func(t *testing.T) { lifeOfDeb(t, packages) })
@@ -292,7 +292,7 @@ var knownToRPMLint = map[string]string{
 // TestRPMLint: rpmlint has nothing to say of the packages that is not known.
 func TestRPMLint(t *testing.T) {
 	if !nightly {
-		return // packs for some seconds
+		t.Skip("run by make nightly: packs for some seconds")
 	}
 	if _, err := exec.LookPath("rpmlint"); err != nil {
 		t.Skip("rpmlint is not installed (Debian's package of that name)")

@@ -15,8 +15,8 @@ import (
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/epilog"
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // tellLimit bounds the whole of `gresize actual add`.
@@ -80,9 +80,9 @@ believed, nobody else. Each run of a job is told once.`,
 			if err := json.Unmarshal(body, &answer); err != nil {
 				return fmt.Errorf("answer of gresized: %w", err)
 			}
-			says := fmt.Sprintf("job %d, run %d (%s): %s of GPU memory", answer.JobID, answer.Run, printable.Clip(answer.Outcome, 40), logview.GiB(told.PeakBytes))
+			says := fmt.Sprintf("job %d, run %d (%s): %s of GPU memory", answer.JobID, answer.Run, printable.Clip(answer.Outcome, 40), quantity.GiB(told.PeakBytes))
 			if e := answer.EstimateBytes; e > 0 {
-				says += fmt.Sprintf(", %+.1f %% of the upper end of the estimate, %s", 100*float64(told.PeakBytes-e)/float64(e), logview.GiB(e))
+				says += fmt.Sprintf(", %+.1f %% of the upper end of the estimate, %s", 100*float64(told.PeakBytes-e)/float64(e), quantity.GiB(e))
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), says)
 			return err

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -282,32 +281,32 @@ func (r *reading) print(w io.Writer) error {
 		fmt.Fprintf(&b, "  to try       %s\n", printable.Text(way))
 	}
 	for _, k := range r.Ranks {
-		need := fmt.Sprintf("%s needed, at most %s", logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes))
+		need := fmt.Sprintf("%s needed, at most %s", quantity.GiB(k.ComfortableBytes), quantity.GiB(k.ComfortableHighBytes))
 		if r.wasFullOnce() {
-			need = logview.GiB(k.ComfortableBytes) + " in use when the card was full once: it went on without the allocator's cache, and may be slow"
+			need = quantity.GiB(k.ComfortableBytes) + " in use when the card was full once: it went on without the allocator's cache, and may be slow"
 		} else if !r.Fits {
-			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", logview.GiB(k.ComfortableBytes))
+			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", quantity.GiB(k.ComfortableBytes))
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n", r.nameOf(k.Rank), need)
-		if k.MinimumBytes > 0 && logview.GiB(k.MinimumBytes) != logview.GiB(k.ComfortableBytes) {
-			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", logview.GiB(k.MinimumBytes))
+		if k.MinimumBytes > 0 && quantity.GiB(k.MinimumBytes) != quantity.GiB(k.ComfortableBytes) {
+			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", quantity.GiB(k.MinimumBytes))
 		}
 		if r.Versions.JAX != "" && r.Versions.Torch == "" {
 			fmt.Fprintf(&b, "               %s in use by JAX at the peak, %s for what is outside of its allocator or what that leaves\n", logview.GiB(k.PeakAllocatedBytes), logview.GiB(k.OutsideBytes))
 			continue
 		}
 		fmt.Fprintf(&b, "               %s allocated and %s reserved by PyTorch at the peak, %s outside it\n",
-			logview.GiB(k.PeakAllocatedBytes), logview.GiB(k.PeakReservedBytes), logview.GiB(k.OutsideBytes))
+			quantity.GiB(k.PeakAllocatedBytes), quantity.GiB(k.PeakReservedBytes), quantity.GiB(k.OutsideBytes))
 	}
 	if h := r.Headroom; h != nil && h.Bytes >= 0 {
-		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", logview.GiB(h.Bytes), h.Percent)
+		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", quantity.GiB(h.Bytes), h.Percent)
 	} else if h != nil {
-		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", exactSize(uint64(-h.Bytes)))
+		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", quantity.Size(uint64(-h.Bytes)))
 	}
 	if r.HostPeakBytes > 0 {
-		fmt.Fprintf(&b, "  host memory  %s", logview.GiB(r.HostPeakBytes))
+		fmt.Fprintf(&b, "  host memory  %s", quantity.GiB(r.HostPeakBytes))
 		if r.HostDriverHighBytes > 0 {
-			fmt.Fprintf(&b, ", and up to %s for NVIDIA's libraries on a GPU node", logview.GiB(r.HostDriverHighBytes))
+			fmt.Fprintf(&b, ", and up to %s for NVIDIA's libraries on a GPU node", quantity.GiB(r.HostDriverHighBytes))
 		}
 		b.WriteByte('\n')
 	}
@@ -319,7 +318,7 @@ func (r *reading) print(w io.Writer) error {
 	var names []string
 	for _, id := range r.WouldFit {
 		if c, err := gpu.Load(id); err == nil {
-			names = append(names, fmt.Sprintf("%s (%s)", c.ID, logview.GiB(c.Total.Bytes)))
+			names = append(names, fmt.Sprintf("%s (%s)", c.ID, quantity.GiB(c.Total.Bytes)))
 		}
 	}
 	if len(names) > 0 {
@@ -363,7 +362,7 @@ func (r *reading) nameOf(rank int) string {
 func (r *reading) largerCards() string {
 	var names []string
 	for _, c := range gpu.SmallestFor(r.CapacityBytes + 1) {
-		if names = append(names, fmt.Sprintf("%s (%s)", c.ID, logview.GiB(c.Total.Bytes))); len(names) == shownSmallest {
+		if names = append(names, fmt.Sprintf("%s (%s)", c.ID, quantity.GiB(c.Total.Bytes))); len(names) == shownSmallest {
 			break
 		}
 	}
@@ -384,7 +383,7 @@ func (r *reading) printOwners(b *strings.Builder) {
 	// What is less than a thousandth would only be read over.
 	purposes = slices.DeleteFunc(purposes, func(name string) bool { return r.PeakByPurpose[name] < sum/1000 })
 	for i, name := range purposes {
-		purposes[i] = name + " " + exactSize(uint64(r.PeakByPurpose[name]))
+		purposes[i] = name + " " + quantity.Size(uint64(r.PeakByPurpose[name]))
 	}
 	if len(purposes) > 0 {
 		fmt.Fprintf(b, "  at the peak  %s\n", strings.Join(purposes, ", "))
@@ -393,14 +392,14 @@ func (r *reading) printOwners(b *strings.Builder) {
 		if o.Percent < 0.1 {
 			continue
 		}
-		fmt.Fprintf(b, "  %22s %5.1f %%  %s\n", exactSize(uint64(o.Bytes)), o.Percent, printable.Text(strings.TrimSpace(o.Purpose+" "+o.Name)))
+		fmt.Fprintf(b, "  %22s %5.1f %%  %s\n", quantity.Size(uint64(o.Bytes)), o.Percent, printable.Text(strings.TrimSpace(o.Purpose+" "+o.Name)))
 	}
 }
 
 // headline is the status and the card of which it speaks, and for a command that failed, which no card did, how it did.
 func (r *reading) headline() string {
 	if r.Status != statusFailed {
-		return fmt.Sprintf("%s: %s (%s)", r.Status, r.GPUName, logview.GiB(r.CapacityBytes))
+		return fmt.Sprintf("%s: %s (%s)", r.Status, r.GPUName, quantity.GiB(r.CapacityBytes))
 	}
 	how := fmt.Sprintf("exit status %d", r.CommandExitStatus)
 	if r.CommandExitStatus > 128 {

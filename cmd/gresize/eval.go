@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/eval"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -244,7 +244,7 @@ func summaryOf(answers []eval.Answer) string {
 		fmt.Fprintf(&b, "; %s ", a.Estimator)
 		switch a.Verdict {
 		case eval.Fits:
-			b.WriteString(logview.GiB(a.ReservedBytes))
+			b.WriteString(quantity.GiB(a.ReservedBytes))
 		case eval.Full:
 			b.WriteString("out of memory")
 		case eval.Unknown:

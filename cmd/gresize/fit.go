@@ -9,12 +9,12 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
@@ -471,11 +471,11 @@ func (f *fitResult) print(out io.Writer, p *gpu.Profile) error {
 	var err error
 	switch {
 	case f.Batch > 0 && f.Status == statusFits:
-		_, err = fmt.Fprintf(out, "%d: the largest batch that fits on %s (%s)%s\n", f.Batch, p.Name, logview.GiB(p.Total.Bytes), f.proof())
+		_, err = fmt.Fprintf(out, "%d: the largest batch that fits on %s (%s)%s\n", f.Batch, p.Name, quantity.GiB(p.Total.Bytes), f.proof())
 	case f.Batch > 0:
 		_, err = fmt.Fprintf(out, "%s on %s: %d fits, but %s\n", f.Status, p.Name, f.Batch, printable.Text(f.Why))
 	default:
-		_, err = fmt.Fprintf(out, "%s on %s (%s): %s\n", f.Status, p.Name, logview.GiB(p.Total.Bytes), printable.Text(f.Why))
+		_, err = fmt.Fprintf(out, "%s on %s (%s): %s\n", f.Status, p.Name, quantity.GiB(p.Total.Bytes), printable.Text(f.Why))
 	}
 	if err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/spf13/cobra"
 )
 
@@ -37,7 +37,7 @@ func newGPUListCommand() *cobra.Command {
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprintln(w, "NAME\tMEMORY\tCONTEXT\tCOMPUTE\tCUDA NAME")
 			for _, p := range all {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.ID, logview.GiB(p.Total.Bytes), mib(p.Context.Bytes), p.ComputeCapability, p.Name)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", p.ID, quantity.GiB(p.Total.Bytes), mib(p.Context.Bytes), p.ComputeCapability, p.Name)
 			}
 			return w.Flush()
 		},
@@ -76,7 +76,7 @@ func printProfile(cmd *cobra.Command, p *gpu.Profile) error {
 	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\t%s (%s)\t\n", p.ID, p.Name, p.Architecture)
 	fmt.Fprintf(w, "also called\t%s\t\n", strings.Join(p.Aliases, ", "))
-	fmt.Fprintf(w, "memory\t%s (%d bytes)\t%s\n", logview.GiB(p.Total.Bytes), p.Total.Bytes, p.Total.Source)
+	fmt.Fprintf(w, "memory\t%s (%d bytes)\t%s\n", quantity.GiB(p.Total.Bytes), p.Total.Bytes, p.Total.Source)
 	fmt.Fprintf(w, "CUDA context\t%s, at most %s\t%s\n", mib(p.Context.Bytes), mib(p.Context.High()), p.Context.Source)
 	for _, l := range p.Libraries {
 		fmt.Fprintf(w, "first use of %s\t%s, at most %s\t%s\n", l.Library, mib(l.Bytes), mib(l.High()), l.Source)

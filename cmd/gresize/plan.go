@@ -210,7 +210,7 @@ var errPlanInterrupted = errors.New("plan: interrupted; nothing was written")
 func noPlan(err error) string {
 	var need *swap.NeedError
 	if errors.As(err, &need) {
-		return fmt.Sprintf("request %d needs %s on the card at once: what it uses and what cannot be moved is more than the target", need.Step, exactSize(need.NeedBytes))
+		return fmt.Sprintf("request %d needs %s on the card at once: what it uses and what cannot be moved is more than the target", need.Step, quantity.Size(need.NeedBytes))
 	}
 	return err.Error()
 }
@@ -267,7 +267,7 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	size := func(name string, bytes uint64, note string) {
 		over := float64(bytes)/float64(max(out.LiveBoundBytes, 1))*100 - 100
-		fmt.Fprintf(w, "%s\t%s\t%+.1f %%\t%s\n", name, exactSize(bytes), over, note)
+		fmt.Fprintf(w, "%s\t%s\t%+.1f %%\t%s\n", name, quantity.Size(bytes), over, note)
 	}
 	row("file", "%s", printable.Text(out.File))
 	row("read", "%s, %s, as PyTorch %s", quantity.Count(out.Requests, "request"), quantity.Count(out.Blocks, "block"), out.Torch)
@@ -288,7 +288,7 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 	}
 	note := "optimal: no layout is lower"
 	if !out.Optimal {
-		note = fmt.Sprintf("by %s; proven: nothing below %s", out.Method, exactSize(out.BoundBytes))
+		note = fmt.Sprintf("by %s; proven: nothing below %s", out.Method, quantity.Size(out.BoundBytes))
 	}
 	if !out.Optimal && target > 0 {
 		note += "; without --target a lower one is searched for"
@@ -304,18 +304,18 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 }
 
 func (out *planned) printSwap(row func(name, format string, args ...any), target uint64, timed bool) {
-	row("target", "%s", exactSize(target))
+	row("target", "%s", quantity.Size(target))
 	if s := out.Swap; s == nil {
 		row("swap", "no plan: %s", out.NoPlan)
 		if out.SmallestTargetBytes > 0 {
-			row("smallest", "%s is about the smallest target that there is a plan for", exactSize(out.SmallestTargetBytes))
+			row("smallest", "%s is about the smallest target that there is a plan for", quantity.Size(out.SmallestTargetBytes))
 		}
 		return // every score met the same end
 	} else if len(s.Moves) == 0 {
-		row("swap", "nothing: it fits as it is, in %s", exactSize(s.PoolBytes))
+		row("swap", "nothing: it fits as it is, in %s", quantity.Size(s.PoolBytes))
 	} else {
-		row("swap", "%s of %s, %s to and from the host, at most %s there at once", quantity.Count(len(s.Moves), "trip"), quantity.Count(distinct(s.Moves), "block"), exactSize(s.MovedBytes()), exactSize(s.HostBytes))
-		row("on the card", "%s at most, in a pool of %s", exactSize(s.PeakBytes), exactSize(s.PoolBytes))
+		row("swap", "%s of %s, %s to and from the host, at most %s there at once", quantity.Count(len(s.Moves), "trip"), quantity.Count(distinct(s.Moves), "block"), quantity.Size(s.MovedBytes()), quantity.Size(s.HostBytes))
+		row("on the card", "%s at most, in a pool of %s", quantity.Size(s.PeakBytes), quantity.Size(s.PoolBytes))
 		clock := "with an assumed clock (give --step-time)"
 		if timed {
 			clock = "with the given step time"
@@ -327,7 +327,7 @@ func (out *planned) printSwap(row func(name, format string, args ...any), target
 			if i == 0 {
 				name = "first trips"
 			}
-			row(name, "block %d, %s: out after request %d at %v, back for request %d at %v, the job waits %v", m.Block, exactSize(m.SizeBytes), m.AfterStep-1,
+			row(name, "block %d, %s: out after request %d at %v, back for request %d at %v, the job waits %v", m.Block, quantity.Size(m.SizeBytes), m.AfterStep-1,
 				lasting(m.OutStart), m.ForStep-1, lasting(m.InStart), lasting(m.StallNanos))
 		}
 	}
@@ -339,7 +339,7 @@ func (out *planned) printSwap(row func(name, format string, args ...any), target
 		if o.Err != "" {
 			row(name, "%s: %s", o.Policy, o.Err)
 		} else {
-			row(name, "%s: waits %v, moves %s", o.Policy, lasting(o.StallNanos), exactSize(o.MovedBytes))
+			row(name, "%s: waits %v, moves %s", o.Policy, lasting(o.StallNanos), quantity.Size(o.MovedBytes))
 		}
 	}
 }

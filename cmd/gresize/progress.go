@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/quantity"
@@ -73,11 +72,11 @@ func (p *progressLine) show(x probe.Progress) {
 	state := "starting"
 	switch {
 	case x.Answered:
-		state = fmt.Sprintf("first answer: %s reserved; going on in time-lapse", logview.GiB(x.PeakReservedBytes))
+		state = fmt.Sprintf("first answer: %s reserved; going on in time-lapse", quantity.GiB(x.PeakReservedBytes))
 	case x.Steps > 0:
-		state = fmt.Sprintf("%s, %s reserved", quantity.Count(x.Steps, "step"), logview.GiB(x.PeakReservedBytes))
+		state = fmt.Sprintf("%s, %s reserved", quantity.Count(x.Steps, "step"), quantity.GiB(x.PeakReservedBytes))
 	case x.Ranks > 0:
-		state = fmt.Sprintf("no step yet, %s reserved", logview.GiB(x.PeakReservedBytes))
+		state = fmt.Sprintf("no step yet, %s reserved", quantity.GiB(x.PeakReservedBytes))
 	case x.TorchSeen:
 		state = "PyTorch or JAX is there, no step yet"
 	}

@@ -156,7 +156,7 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 			where = "in the segments of PyTorch's allocator"
 		}
 		fmt.Fprintf(w, "no plan for %s\n  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
-			flags.target, exactSize(uint64(need.NeedBytes)), where, exactSize(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
+			flags.target, quantity.Size(uint64(need.NeedBytes)), where, quantity.Size(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
 	default:
 		if errors.As(err, &failed) && failed.Result.Estimate.Confidence != estimator.Unknown {
 			code = exitFailed
@@ -176,7 +176,7 @@ func roundUp(bytes int64) string {
 func printFitted(w io.Writer, f *offload.Fitted, target int64) {
 	before, _ := f.Before.Largest()
 	if f.Plan == nil {
-		fmt.Fprintf(w, "fits %s as it is: %s at most\n", exactSize(uint64(target)), exactSize(uint64(before.ComfortableHighBytes)))
+		fmt.Fprintf(w, "fits %s as it is: %s at most\n", quantity.Size(uint64(target)), quantity.Size(uint64(before.ComfortableHighBytes)))
 		return
 	}
 	after, _ := f.After.Largest()
@@ -188,15 +188,15 @@ func printFitted(w io.Writer, f *offload.Fitted, target int64) {
 			with = "expandable segments"
 		}
 	}
-	fmt.Fprintf(w, "fits %s with %s: ran there, on the virtual GPU\n", exactSize(uint64(target)), with)
-	fmt.Fprintf(w, "  without it   %s, %s in live blocks at the peak\n", exactSize(uint64(before.ComfortableBytes)), exactSize(uint64(before.PeakAllocatedBytes)))
-	fmt.Fprintf(w, "  with it      %s, %s in live blocks at the peak\n", exactSize(uint64(after.ComfortableBytes)), exactSize(uint64(after.PeakAllocatedBytes)))
+	fmt.Fprintf(w, "fits %s with %s: ran there, on the virtual GPU\n", quantity.Size(uint64(target)), with)
+	fmt.Fprintf(w, "  without it   %s, %s in live blocks at the peak\n", quantity.Size(uint64(before.ComfortableBytes)), quantity.Size(uint64(before.PeakAllocatedBytes)))
+	fmt.Fprintf(w, "  with it      %s, %s in live blocks at the peak\n", quantity.Size(uint64(after.ComfortableBytes)), quantity.Size(uint64(after.PeakAllocatedBytes)))
 	if moves == 0 {
 		fmt.Fprintf(w, "  moved        nothing\n")
 		return
 	}
 	fmt.Fprintf(w, "  moved        %s of %s, %s to and from the host in an iteration, %s of pinned host memory\n", quantity.Count(moves, "storage"), quantity.Count(len(f.Plan.Iterations), "sequence"),
-		exactSize(uint64(f.Plan.MovedBytes)), exactSize(uint64(f.Plan.HostBytes)))
+		quantity.Size(uint64(f.Plan.MovedBytes)), quantity.Size(uint64(f.Plan.HostBytes)))
 	if s := f.Plan.Slowdown; s != nil {
 		fmt.Fprintf(w, "  time         %.0f %% slower (%.0f to %.0f %%) than a step of %s by roofline; no kernel was timed\n", 100*s.Value, 100*s.Low, 100*s.High, duration(f.StepSeconds.Value))
 	}

@@ -242,10 +242,10 @@ func (s *simulation) print(out io.Writer) error {
 	row("file", "%s", printable.Text(s.File))
 	row("replayed", "%s, as PyTorch %s", quantity.Count(s.Requests, "request"), s.Torch)
 	if s.StartReservedBytes > 0 {
-		row("start", "in mid-run, with %s of segments as recorded", exactSize(s.StartReservedBytes))
+		row("start", "in mid-run, with %s of segments as recorded", quantity.Size(s.StartReservedBytes))
 	}
 	if s.CapacityBytes > 0 {
-		row("card", "%s for the allocator", exactSize(s.CapacityBytes))
+		row("card", "%s for the allocator", quantity.Size(s.CapacityBytes))
 	} else {
 		row("card", "without a limit")
 	}
@@ -254,8 +254,8 @@ func (s *simulation) print(out io.Writer) error {
 	} else {
 		row("result", "does not fit: %s", s.whyNot())
 	}
-	row("peak allocated", "%s", exactSize(uint64(s.PeakAllocatedBytes)))
-	row("peak reserved", "%s", exactSize(uint64(s.PeakReservedBytes)))
+	row("peak allocated", "%s", quantity.Size(uint64(s.PeakAllocatedBytes)))
+	row("peak reserved", "%s", quantity.Size(uint64(s.PeakReservedBytes)))
 	row("retries", "%d", s.Retries)
 	if m := s.Minimum; m != nil {
 		printMinimum(row, m)
@@ -268,46 +268,33 @@ func (s *simulation) whyNot() string {
 	if s.oom == nil {
 		return fmt.Sprintf("request %d: %s", *s.FailsAtRequest, s.Failure)
 	}
-	return fmt.Sprintf("request %d asks for %s, and %s of the %s are free", *s.FailsAtRequest, exactSize(s.oom.RequestedBytes), exactSize(s.oom.DeviceFreeBytes), exactSize(s.oom.DeviceTotalBytes))
+	return fmt.Sprintf("request %d asks for %s, and %s of the %s are free", *s.FailsAtRequest, quantity.Size(s.oom.RequestedBytes), quantity.Size(s.oom.DeviceFreeBytes), quantity.Size(s.oom.DeviceTotalBytes))
 }
 
 func printMinimum(row func(name, format string, args ...any), m *capacity.Result) {
-	row("comfortable", "%s", exactSize(m.ComfortableBytes))
+	row("comfortable", "%s", quantity.Size(m.ComfortableBytes))
 	proof := "no larger card fails"
 	if !m.ProvenAbove {
 		proof = "some larger cards were not tried"
 	}
 	retries := quantity.Count(m.Retries, "retry", "retries")
-	row("minimum", "%s, with %s; %s", exactSize(m.MinimumBytes), retries, proof)
+	row("minimum", "%s, with %s; %s", quantity.Size(m.MinimumBytes), retries, proof)
 	if m.LowestBytes < m.MinimumBytes {
-		row("", "from %s on some cards happen to succeed, and others below the minimum fail: how cached memory is cut differs with the card", exactSize(m.LowestBytes))
+		row("", "from %s on some cards happen to succeed, and others below the minimum fail: how cached memory is cut differs with the card", quantity.Size(m.LowestBytes))
 	}
 	f := m.Limit
 	if f == nil {
 		return
 	}
-	row("below that", "request %d asks for %s: %s live, %s free between live blocks, %s cached", f.Op, exactSize(f.OOM.RequestedBytes),
-		exactSize(f.LiveBytes), exactSize(f.FragmentedBytes), exactSize(f.CachedBytes))
+	row("below that", "request %d asks for %s: %s live, %s free between live blocks, %s cached", f.Op, quantity.Size(f.OOM.RequestedBytes),
+		quantity.Size(f.LiveBytes), quantity.Size(f.FragmentedBytes), quantity.Size(f.CachedBytes))
 	for i, b := range f.Largest[:min(3, len(f.Largest))] {
 		name := ""
 		if i == 0 {
 			name = "largest live"
 		}
-		row(name, "%s, from request %d", exactSize(b.SizeBytes), b.Op)
+		row(name, "%s, from request %d", quantity.Size(b.SizeBytes), b.Op)
 	}
-}
-
-// exactSize shows a size in the unit that fits it.
-func exactSize(bytes uint64) string {
-	switch {
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	case bytes >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", bytes)
 }
 
 // parseSize reads a size of a card.

@@ -175,7 +175,7 @@ func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Ti
 		if d := l.Decision; d != nil {
 			verdict = strings.ReplaceAll(string(d.Verdict), "_", " ")
 			if d.NeedBytes > 0 {
-				needs = logview.GiB(d.NeedBytes)
+				needs = quantity.GiB(d.NeedBytes)
 			}
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", logview.JobID(j), printable.Clip(names.Of(j.UID), 16), printable.Clip(j.Name, 20), partition, logview.Short(j.Asked),

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/spf13/cobra"
 )
 
@@ -164,7 +164,7 @@ func (t *whatIfTable) print(out io.Writer) error {
 		if name == "" {
 			name = "(as given)"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", printable.Text(name), r.Status, r.GPU, logview.GiB(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
+		fmt.Fprintf(w, "%s\t%s\t%s (%s)\t%s\t%s\n", printable.Text(name), r.Status, r.GPU, quantity.GiB(r.CapacityBytes), strings.Join(r.cells(), "\t"), r.Confidence)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -183,13 +183,13 @@ func (r *reading) cells() []string {
 		return []string{"-", "-", "-", "-"}
 	}
 	if !r.Fits {
-		return []string{logview.GiB(k.PeakReservedBytes), "> " + logview.GiB(k.ComfortableBytes), "-", "-"}
+		return []string{quantity.GiB(k.PeakReservedBytes), "> " + quantity.GiB(k.ComfortableBytes), "-", "-"}
 	}
 	left := "-"
 	if r.Headroom != nil {
-		if left = fmt.Sprintf("%s (%.0f %%)", logview.GiB(r.Headroom.Bytes), r.Headroom.Percent); r.Headroom.Bytes < 0 {
-			left = "-" + exactSize(uint64(-r.Headroom.Bytes)) // often some MiB, which are no -0.00 GiB
+		if left = fmt.Sprintf("%s (%.0f %%)", quantity.GiB(r.Headroom.Bytes), r.Headroom.Percent); r.Headroom.Bytes < 0 {
+			left = "-" + quantity.Size(uint64(-r.Headroom.Bytes)) // often some MiB, which are no -0.00 GiB
 		}
 	}
-	return []string{logview.GiB(k.PeakReservedBytes), logview.GiB(k.ComfortableBytes), logview.GiB(k.ComfortableHighBytes), left}
+	return []string{quantity.GiB(k.PeakReservedBytes), quantity.GiB(k.ComfortableBytes), quantity.GiB(k.ComfortableHighBytes), left}
 }

@@ -350,8 +350,8 @@ func describeEstimate(e *estimator.Estimate) string {
 	if !ok || e.Confidence == estimator.Unknown {
 		return fmt.Sprintf("%s on %s: unknown", e.Estimator, e.GPU)
 	}
-	return fmt.Sprintf("%s on %s: %.2f GiB, at most %.2f GiB, confidence %s, %s seen", e.Estimator, e.GPU,
-		float64(rank.ComfortableBytes)/(1<<30), float64(rank.ComfortableHighBytes)/(1<<30), e.Confidence, quantity.Count(e.Steps, "step"))
+	return fmt.Sprintf("%s on %s: %s, at most %s, confidence %s, %s seen", e.Estimator, e.GPU,
+		quantity.GiB(rank.ComfortableBytes), quantity.GiB(rank.ComfortableHighBytes), e.Confidence, quantity.Count(e.Steps, "step"))
 }
 
 // decide asks the policy, for an array when enough of its tasks were tried.

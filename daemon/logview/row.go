@@ -6,6 +6,7 @@ import (
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // Row is one job of a list in a few words; a dash stands for what is not known.
@@ -27,7 +28,7 @@ func RowOf(l decisionlog.Line, names *Names) Row {
 			r.Now = Short(d.Change.Result)
 		}
 		if d.NeedBytes > 0 {
-			r.Needs = GiB(d.NeedBytes)
+			r.Needs = quantity.GiB(d.NeedBytes)
 		}
 	}
 	return r

@@ -41,7 +41,7 @@ func Explain(s decisionlog.Story) []Line {
 		if !ok || e.Confidence == estimator.Unknown {
 			t.line("We looked", "%s; what it needs could not be told", how)
 		} else {
-			t.line("We looked", "%s: it needs %s of each GPU, at most %s (confidence: %s)", how, GiB(rank.ComfortableBytes), GiB(rank.ComfortableHighBytes), e.Confidence)
+			t.line("We looked", "%s: it needs %s of each GPU, at most %s (confidence: %s)", how, quantity.GiB(rank.ComfortableBytes), quantity.GiB(rank.ComfortableHighBytes), e.Confidence)
 		}
 		for n, reason := range e.Reasons {
 			if n < 3 && reason.Detail != "" {
@@ -54,7 +54,7 @@ func Explain(s decisionlog.Story) []Line {
 		t.line("We did", "%s", did(s, d))
 		t.line("Why", "%s", d.Reason)
 		if d.NeedBytes > 0 {
-			t.line("", "%s of that is a margin for what an estimate cannot know%s", GiB(d.MarginBytes), margin(d.Margin))
+			t.line("", "%s of that is a margin for what an estimate cannot know%s", quantity.GiB(d.MarginBytes), margin(d.Margin))
 		}
 	} else {
 		t.line("We did", "nothing: the job is as you asked (%s)", Spaced(j.State))
@@ -112,10 +112,10 @@ func actual(a decisionlog.Actual) string {
 		text = fmt.Sprintf("run %d: %s", a.Run+1, text)
 	}
 	if a.PeakBytes > 0 {
-		text += ", at most " + GiB(a.PeakBytes) + " of one GPU"
+		text += ", at most " + quantity.GiB(a.PeakBytes) + " of one GPU"
 	}
 	if a.HostPeakBytes > 0 {
-		text += ", " + GiB(a.HostPeakBytes) + " of host memory"
+		text += ", " + quantity.GiB(a.HostPeakBytes) + " of host memory"
 	}
 	if a.Node != "" {
 		text += " on " + a.Node
@@ -171,7 +171,7 @@ func Facts(s decisionlog.Story) []Line {
 		t.line("decision", "%s (%s)", d.Verdict, d.Code)
 		t.line("", "%s", d.Reason)
 		if d.NeedBytes > 0 {
-			t.line("", "margin %s, need %s%s", GiB(d.MarginBytes), GiB(d.NeedBytes), margin(d.Margin))
+			t.line("", "margin %s, need %s%s", quantity.GiB(d.MarginBytes), quantity.GiB(d.NeedBytes), margin(d.Margin))
 		}
 		if d.Verdict == decision.Rewrite {
 			t.line("", "from %s", j.Asked)
@@ -189,9 +189,9 @@ func (t *teller) estimate(e estimator.Estimate) {
 	if !ok || e.Confidence == estimator.Unknown {
 		t.line("estimate", "unknown, by %s on %s after %s", e.Estimator, e.GPU, quantity.Count(e.Steps, "step"))
 	} else {
-		t.line("estimate", "%s, at most %s, by %s on %s after %s, confidence %s", GiB(rank.ComfortableBytes), GiB(rank.ComfortableHighBytes),
+		t.line("estimate", "%s, at most %s, by %s on %s after %s, confidence %s", quantity.GiB(rank.ComfortableBytes), quantity.GiB(rank.ComfortableHighBytes),
 			e.Estimator, e.GPU, quantity.Count(e.Steps, "step"), e.Confidence)
-		t.line("", "PyTorch: %s allocated, %s reserved; outside of it: %s", GiB(rank.PeakAllocatedBytes), GiB(rank.PeakReservedBytes), GiB(rank.OutsideBytes))
+		t.line("", "PyTorch: %s allocated, %s reserved; outside of it: %s", quantity.GiB(rank.PeakAllocatedBytes), quantity.GiB(rank.PeakReservedBytes), quantity.GiB(rank.OutsideBytes))
 	}
 	for _, reason := range e.Reasons {
 		t.line("", "%s", reason.Words())

@@ -21,9 +21,6 @@ import (
 // MaxTextRunes bounds a line of a story; the longest reasons are sentences of some hundred letters.
 const MaxTextRunes = 2000
 
-// GiB is a size for people.
-func GiB(bytes int64) string { return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30)) }
-
 // Spaced is a word of the log, such as left_alone, as people write it.
 func Spaced(word string) string { return strings.ReplaceAll(word, "_", " ") }
 

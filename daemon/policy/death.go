@@ -5,6 +5,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -20,7 +21,7 @@ func (r Rules) afterDeath(in Input) (d Decision, dies bool) {
 		return Decision{}, false
 	}
 	if !r.Upsizing {
-		return leave(decision.CodeNeedsMore, "the job ran out of memory on a %s, no smaller than the %s that was asked for (%s)", e.GPU, size(asked), in.Asked), true
+		return leave(decision.CodeNeedsMore, "the job ran out of memory on a %s, no smaller than the %s that was asked for (%s)", e.GPU, quantity.GiB(asked), in.Asked), true
 	}
 	for _, row := range r.Rows {
 		// Without its profile the job could not be tried there.
@@ -35,7 +36,7 @@ func (r Rules) afterDeath(in Input) (d Decision, dies bool) {
 			continue
 		}
 		d := Decision{Verdict: decision.Rewrite, Code: decision.CodeUpsized, Target: row.Target, Change: change, Profile: row.Profile, FitsBytes: row.FitsBytes}
-		d.Reason = "the job ran out of memory on a " + e.GPU + ", and would die on what was asked for (" + in.Asked.String() + ", " + size(asked) + "); " + change.Result.String() + " (" + size(row.FitsBytes) + ") is the next larger row"
+		d.Reason = "the job ran out of memory on a " + e.GPU + ", and would die on what was asked for (" + in.Asked.String() + ", " + quantity.GiB(asked) + "); " + change.Result.String() + " (" + quantity.GiB(row.FitsBytes) + ") is the next larger row"
 		return d, true
 	}
 	return leave(decision.CodeFitsNothing, "the job ran out of memory on a %s, and no larger row of the site's table may be given", e.GPU), true

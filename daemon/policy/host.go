@@ -5,6 +5,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -36,7 +37,7 @@ func (h Host) lower(in Input, gpus int) (mib uint64, reason string) {
 	if need >= asked-asked/16 {
 		return 0, ""
 	}
-	return need, fmt.Sprintf("host memory: %s were seen and %s are margin, so %d MiB in place of %d MiB", size(peak), size(int64(need)<<20-peak), need, asked)
+	return need, fmt.Sprintf("host memory: %s were seen and %s are margin, so %d MiB in place of %d MiB", quantity.GiB(peak), quantity.GiB(int64(need)<<20-peak), need, asked)
 }
 
 // keeping is the decision for a job whose GPU stays: nothing, or less host memory.

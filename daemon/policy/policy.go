@@ -109,7 +109,7 @@ func (r Rules) Decide(in Input) Decision {
 	d.MarginBytes, d.MarginKind = r.margin(rank.ComfortableHighBytes, in.Margin)
 	d.NeedBytes = rank.ComfortableHighBytes + d.MarginBytes
 	need := fmt.Sprintf("the job needs %s: %s estimated (%s, confidence %s) and %s margin",
-		size(d.NeedBytes), size(rank.ComfortableHighBytes), in.Estimate.Estimator, in.Estimate.Confidence, size(d.MarginBytes))
+		quantity.GiB(d.NeedBytes), quantity.GiB(rank.ComfortableHighBytes), in.Estimate.Estimator, in.Estimate.Confidence, quantity.GiB(d.MarginBytes))
 
 	if _, plain := request.Conjuncts(in.Asked.Features); !plain {
 		return d.leave(request.CodeConstraint, "%s, but what the constraint %.200q leaves to choose is not certain", need, in.Asked.Features)
@@ -121,7 +121,7 @@ func (r Rules) Decide(in Input) Decision {
 	// A run that met the end of the modelled card's memory needs more than that card, however much it showed.
 	wouldDie := d.NeedBytes > asked || !in.Estimate.Fits
 	if wouldDie && !r.Upsizing {
-		return d.leave(decision.CodeNeedsMore, "%s, more than the %s that was asked for can hold for certain", need, size(asked))
+		return d.leave(decision.CodeNeedsMore, "%s, more than the %s that was asked for can hold for certain", need, quantity.GiB(asked))
 	}
 	// Sizes come from the file and from GPU profiles, which differ a little for the same card.
 	sameFrom, sameTo := asked-asked/16, asked+asked/16
@@ -141,7 +141,7 @@ func (r Rules) Decide(in Input) Decision {
 			continue
 		}
 		if specific && !wouldDie && row.FitsBytes > sameFrom && (row.Target.Shards == 0 || sharesCard(in.Asked)) {
-			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, quantity.GiB(row.FitsBytes))
 			return d.keeping(in, row, hostReason).noting(refused)
 		}
 		if count > 1 && row.Slice {
@@ -165,17 +165,17 @@ func (r Rules) Decide(in Input) Decision {
 		gpu.MemPerNodeMiB = in.Asked.MemPerNodeMiB
 		switch {
 		case len(request.Difference(in.Asked, gpu)) == 0:
-			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, size(row.FitsBytes))
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it", need, in.Asked, quantity.GiB(row.FitsBytes))
 			return d.keeping(in, row, hostReason).noting(refused)
 		case wouldDie:
 			d.Verdict, d.Code = decision.Rewrite, decision.CodeUpsized
-			d.Reason = fmt.Sprintf("%s; it would die on %s (%s), and %s (%s) holds it", need, in.Asked, size(asked), change.Result, size(row.FitsBytes))
+			d.Reason = fmt.Sprintf("%s; it would die on %s (%s), and %s (%s) holds it", need, in.Asked, quantity.GiB(asked), change.Result, quantity.GiB(row.FitsBytes))
 		case specific:
 			d.Verdict, d.Code = decision.Rewrite, decision.CodeSmaller
-			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, %s (%s) was asked for", need, change.Result, size(row.FitsBytes), in.Asked, size(asked))
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, %s (%s) was asked for", need, change.Result, quantity.GiB(row.FitsBytes), in.Asked, quantity.GiB(asked))
 		default:
 			d.Verdict, d.Code = decision.Rewrite, decision.CodeNarrowed
-			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, any GPU was asked for", need, change.Result, size(row.FitsBytes))
+			d.Reason = fmt.Sprintf("%s; %s (%s) is the smallest that holds it, any GPU was asked for", need, change.Result, quantity.GiB(row.FitsBytes))
 		}
 		if hostReason != "" {
 			d.Reason += "; " + hostReason
@@ -300,5 +300,3 @@ func because(reasons []estimator.Reason) string {
 	}
 	return ": " + strings.Join(parts, "; ")
 }
-
-func size(bytes int64) string { return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30)) }

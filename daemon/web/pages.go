@@ -24,6 +24,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/plot"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 )
 
 // frame is what every page has around its content.
@@ -302,7 +303,7 @@ func (s *Server) job(r *http.Request) (answer, error) {
 			data.Now = printable.Clip(d.Change.Result.String(), logview.MaxTextRunes)
 		}
 		if d.NeedBytes > 0 {
-			data.Needs, data.NeedNote = logview.GiB(d.NeedBytes), "the upper end of the estimate and a margin of "+logview.GiB(d.MarginBytes)
+			data.Needs, data.NeedNote = quantity.GiB(d.NeedBytes), "the upper end of the estimate and a margin of "+quantity.GiB(d.MarginBytes)
 		}
 	}
 	data.Memory = s.memoryOf(ctx, story, rank)

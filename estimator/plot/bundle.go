@@ -6,6 +6,7 @@ import (
 
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
@@ -21,12 +22,12 @@ func OfBundle(b *trace.Bundle, rank int, name string) (*Figure, error) {
 	m := &b.Manifest
 	f := &Figure{Title: strings.Join(m.Command, " "), Timeline: t, CapacityBytes: uint64(m.GPU.CapacityBytes)}
 	f.Subtitle = fmt.Sprintf("GPU %d on %s, PyTorch %s: %s allocated, %s reserved at most", rank, m.GPU.Name, m.Versions.Torch,
-		size(t.PeakAllocatedBytes), size(t.PeakReservedBytes))
+		quantity.Size(t.PeakAllocatedBytes), quantity.Size(t.PeakReservedBytes))
 	// Without its profile, the picture is one of the allocator alone.
 	if profile, err := gpu.Load(m.GPU.ID); err == nil {
 		if e := vgpu.Estimate(b, profile); rank < len(e.Ranks) {
 			f.OutsideBytes = uint64(e.Ranks[rank].OutsideBytes)
-			f.Subtitle += fmt.Sprintf(", %s outside", size(f.OutsideBytes))
+			f.Subtitle += fmt.Sprintf(", %s outside", quantity.Size(f.OutsideBytes))
 		}
 	}
 	return f, nil
@@ -39,7 +40,7 @@ func OfSnapshot(s *snapshot.Snapshot, device int, name string) (*Figure, error) 
 		return nil, err
 	}
 	f := &Figure{Title: name, Timeline: t}
-	f.Subtitle = fmt.Sprintf("device %d of a memory snapshot: %s allocated, %s reserved at most", device, size(t.PeakAllocatedBytes), size(t.PeakReservedBytes))
+	f.Subtitle = fmt.Sprintf("device %d of a memory snapshot: %s allocated, %s reserved at most", device, quantity.Size(t.PeakAllocatedBytes), quantity.Size(t.PeakReservedBytes))
 	if s.Origin != nil {
 		f.CapacityBytes = s.Origin.TotalBytes
 	}
@@ -60,7 +61,7 @@ func (f *Figure) Owners(most int) []OwnerLine {
 	lines := make([]OwnerLine, min(len(owners), most))
 	for i := range lines {
 		o := owners[i]
-		lines[i] = OwnerLine{Category: o.Category.String(), Name: printable.Text(o.Name), Size: size(o.SizeBytes), Blocks: o.Blocks,
+		lines[i] = OwnerLine{Category: o.Category.String(), Name: printable.Text(o.Name), Size: quantity.Size(o.SizeBytes), Blocks: o.Blocks,
 			Percent: 100 * float64(o.SizeBytes) / float64(max(f.Timeline.PeakAllocatedBytes, 1))}
 	}
 	return lines

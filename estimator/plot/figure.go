@@ -78,20 +78,6 @@ func (f *Figure) highest(samples []timeline.Sample) (most uint64) {
 	return most
 }
 
-func size(bytes uint64) string {
-	switch {
-	case bytes >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(bytes)/(1<<30))
-	case bytes >= 10<<20:
-		return fmt.Sprintf("%.0f MiB", float64(bytes)/(1<<20))
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	case bytes >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", bytes)
-}
-
 // ticks returns round values in bytes from 0 up to most, four to eight of them, and how to write them.
 func ticks(most uint64) ([]uint64, func(uint64) string) {
 	unit, name := uint64(1<<20), "MiB"

@@ -151,10 +151,10 @@ func (p *painter) overTime() {
 	}
 	if card {
 		p.add(`<line x1="%d" y1="%.1f" x2="%d" y2="%.1f" class="card"/>`, marginLeft, y(f.CapacityBytes), marginLeft+plotWidth, y(f.CapacityBytes))
-		p.text(marginLeft+6, y(f.CapacityBytes)-5, "", "the card: "+size(f.CapacityBytes))
+		p.text(marginLeft+6, y(f.CapacityBytes)-5, "", "the card: "+quantity.Size(f.CapacityBytes))
 	}
 	p.add(`<line x1="%.1f" y1="%d" x2="%.1f" y2="%d" class="peak"/>`, x(t.PeakAt), timeTop-6, x(t.PeakAt), timeTop+timeHeight)
-	p.text(x(t.PeakAt), timeTop-10, "middle", fmt.Sprintf("peak: %s allocated", size(t.PeakAllocatedBytes)))
+	p.text(x(t.PeakAt), timeTop-10, "middle", fmt.Sprintf("peak: %s allocated", quantity.Size(t.PeakAllocatedBytes)))
 	p.text(marginLeft+plotWidth/2, timeTop+timeHeight+36, "middle", fmt.Sprintf("%s of the allocator, in their order; a dashed line ends a training step", quantity.Count(t.Entries, "event")))
 }
 
@@ -207,7 +207,7 @@ func (p *painter) legend(top int) {
 
 func (p *painter) owners(top int, owners []timeline.Owner) {
 	t := p.figure.Timeline
-	p.text(20, float64(top-14), "head", fmt.Sprintf("At the peak: the %d largest owners of %s", len(owners), size(t.PeakAllocatedBytes)))
+	p.text(20, float64(top-14), "head", fmt.Sprintf("At the peak: the %d largest owners of %s", len(owners), quantity.Size(t.PeakAllocatedBytes)))
 	const barsLeft = 430
 	for i := range owners {
 		o := &owners[i]
@@ -220,7 +220,7 @@ func (p *painter) owners(top int, owners []timeline.Owner) {
 		if o.Blocks == 1 {
 			blocks = "block"
 		}
-		p.text(barsLeft+width+8, y+15, "", fmt.Sprintf("%s in %d %s", size(o.SizeBytes), o.Blocks, blocks))
+		p.text(barsLeft+width+8, y+15, "", fmt.Sprintf("%s in %d %s", quantity.Size(o.SizeBytes), o.Blocks, blocks))
 	}
 }
 
@@ -235,8 +235,8 @@ func (p *painter) addressMap(top int) {
 	for _, b := range blocks {
 		live += b.SizeBytes
 	}
-	p.text(20, float64(top-32), "head", fmt.Sprintf("At the peak: the address map of %s in %s, %s of it free", size(held), quantity.Count(len(ranges), "segment"), size(held-min(held, live))))
-	p.text(20, float64(top-14), "note", fmt.Sprintf("row by row, %s each, in the order of addresses; black lines part segments, white is free", size(held/mapRows)))
+	p.text(20, float64(top-32), "head", fmt.Sprintf("At the peak: the address map of %s in %s, %s of it free", quantity.Size(held), quantity.Count(len(ranges), "segment"), quantity.Size(held-min(held, live))))
+	p.text(20, float64(top-14), "note", fmt.Sprintf("row by row, %s each, in the order of addresses; black lines part segments, white is free", quantity.Size(held/mapRows)))
 	if held == 0 {
 		return
 	}

@@ -43,7 +43,7 @@ func Text(w io.Writer, f *Figure) error {
 	for row := textRows - 1; row >= 0; row-- {
 		label := ""
 		if row == textRows-1 || row == textRows/2-1 {
-			label = size(uint64(float64(row+1) / textRows * float64(most)))
+			label = quantity.Size(uint64(float64(row+1) / textRows * float64(most)))
 		}
 		fmt.Fprintf(&b, "%10s |%s\n", label, strings.TrimRight(string(grid[row]), " "))
 	}
@@ -59,9 +59,9 @@ func Text(w io.Writer, f *Figure) error {
 	fmt.Fprintf(&b, "%s\n\n", strings.Join(legend, "  "))
 	owners := t.OwnersAtPeak()
 	owners = owners[:min(len(owners), TopOwners)]
-	fmt.Fprintf(&b, "at the peak %s are allocated; the %d largest owners:\n", size(t.PeakAllocatedBytes), len(owners))
+	fmt.Fprintf(&b, "at the peak %s are allocated; the %d largest owners:\n", quantity.Size(t.PeakAllocatedBytes), len(owners))
 	for i := range owners {
-		fmt.Fprintf(&b, "%12s  %s\n", size(owners[i].SizeBytes), printable.Clip(ownerName(&owners[i]), textOwner))
+		fmt.Fprintf(&b, "%12s  %s\n", quantity.Size(owners[i].SizeBytes), printable.Clip(ownerName(&owners[i]), textOwner))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -88,6 +88,24 @@ func FormatBytes(n int64) string {
 	return Count(n, "byte")
 }
 
+// GiB prints GPU memory, two digits behind the point.
+func GiB(n int64) string { return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30)) }
+
+// Size prints a size in the unit that fits it, with three digits or so.
+func Size(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 10<<20:
+		return fmt.Sprintf("%.0f MiB", float64(n)/(1<<20))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
 // Decimal is a whole number as strconv and the flags of programs read it at any base, from one in decimal digits: they read 010 as 8, 0x10 as 16 and 5_1 as 51.
 func Decimal(text string) (string, error) {
 	if !whole.MatchString(text) {

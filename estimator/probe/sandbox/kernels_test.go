@@ -84,7 +84,7 @@ func TestOldKernels(t *testing.T) {
 func TestOnOldKernel(t *testing.T) {
 	name := os.Getenv("GRESIZE_TEST_KERNEL")
 	if name == "" {
-		return
+		t.Skip("one half of another test, which starts it in a process of its own")
 	}
 	kernel := oldKernels[name]
 	if err := unix.MountSetattr(unix.AT_FDCWD, "/", 0, &unix.MountAttr{}); err != unix.ENOSYS {

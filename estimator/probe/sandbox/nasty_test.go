@@ -435,7 +435,7 @@ func (w *tailWriter) Write(p []byte) (int, error) {
 func TestNastyAsOwner(t *testing.T) {
 	text := os.Getenv("GRESIZE_TEST_WORLD")
 	if text == "" {
-		return
+		t.Skip("one half of another test, which starts it in a process of its own")
 	}
 	var world nastyWorld
 	if err := json.Unmarshal([]byte(text), &world); err != nil {

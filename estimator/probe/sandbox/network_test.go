@@ -94,7 +94,7 @@ func TestTheHostIsReachedByItsNames(t *testing.T) {
 func TestAtHost(t *testing.T) {
 	names := os.Getenv("GRESIZE_TEST_NAMES")
 	if names == "" {
-		return
+		t.Skip("one half of another test, which starts it in a process of its own")
 	}
 	if syscall.Getuid() == 0 {
 		t.Fatal("not as root")
