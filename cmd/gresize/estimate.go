@@ -292,7 +292,7 @@ func (r *reading) print(w io.Writer) error {
 			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", quantity.GiB(k.MinimumBytes))
 		}
 		if r.Versions.JAX != "" && r.Versions.Torch == "" {
-			fmt.Fprintf(&b, "               %s in use by JAX at the peak, %s for what is outside of its allocator or what that leaves\n", logview.GiB(k.PeakAllocatedBytes), logview.GiB(k.OutsideBytes))
+			fmt.Fprintf(&b, "               %s in use by JAX at the peak, %s for what is outside of its allocator or what that leaves\n", quantity.GiB(k.PeakAllocatedBytes), quantity.GiB(k.OutsideBytes))
 			continue
 		}
 		fmt.Fprintf(&b, "               %s allocated and %s reserved by PyTorch at the peak, %s outside it\n",
