@@ -26,6 +26,8 @@ type Ahead struct {
 	// BatchesVary says how the batches or samples of a data set differ. StepsUneven: steps without a data loader allocated other sizes each.
 	BatchesVary string `json:"batches_vary,omitempty"`
 	StepsUneven bool   `json:"steps_uneven,omitempty"`
+	// LargestBatch: samples have several sizes, and a batch of the largest was run.
+	LargestBatch bool `json:"largest_batch,omitempty"`
 	// BatchSpread is by which part of the larger one the lengths of rows differ that a batch puts one after the other; small ones only.
 	BatchSpread float64 `json:"batch_spread,omitempty"`
 }
@@ -114,6 +116,8 @@ func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 		a.lower(estimator.Low, "batches_vary", "a later batch may be larger: "+h.BatchesVary)
 	case h.StepsUneven:
 		a.lower(estimator.Low, "batches_vary", "a later step may take more: the last ones allocated different sizes")
+	case h.LargestBatch:
+		a.lower(estimator.High, "batches_vary", fmt.Sprintf("samples have several sizes, and a batch of the largest was run: the interval has %d %% more, for what batches of changing sizes leave to the allocator", valuesAllowancePercent))
 	case h.BatchSpread > 0:
 		a.lower(estimator.High, "batches_vary", fmt.Sprintf("batches differ in length by up to %.1f %%: the interval covers %d times that", 100*h.BatchSpread, spreadFactor))
 	}

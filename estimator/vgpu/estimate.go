@@ -39,6 +39,9 @@ func (r *rankReport) allowance() int64 {
 		}
 	}
 	percent = max(percent, int64(math.Ceil(100*spreadFactor*r.Coverage.BatchSpread)))
+	if r.Coverage.Ahead.LargestBatch {
+		percent = max(percent, valuesAllowancePercent)
+	}
 	bytes += r.Coverage.Tuning.WorkspaceBytes
 	if r.Reason == reasonStopped {
 		left, _ := r.Coverage.Ahead.leftInAll(r.PeakReservedBytes)

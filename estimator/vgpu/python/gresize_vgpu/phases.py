@@ -11,6 +11,8 @@ import os
 import sys
 import time
 
+from . import largest
+
 # Batches of a loader that is first read after the training was cut short. The first are full ones.
 BATCHES_AFTER = 3
 # Optimizer steps of the next epoch before the run is stopped: the memory of both phases together has been seen then.
@@ -19,6 +21,8 @@ STEPS_AFTER = 2
 # it has mostly nothing new.
 FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
 MOST_PASS_SECONDS = 0.6  # and of a later one that part by its number: thirty passes take less than what counts as nothing new
+# Of the time that is left, for asking a data set of samples of several sizes for the largest, and at most.
+ASKED_SHARE, MOST_ASKED_SECONDS = 0.05, 2.0
 # By the clock it may be so many times the processor's time: a busy machine, or workers that are waited for.
 WAITED_FACTOR = 5
 # Of checkpoints, in time-lapse.
@@ -27,6 +31,17 @@ MOST_SAVED_BYTES = 512 << 20
 LEAST_SECONDS = 10.0
 # What all batches to come of such a loader may leave behind without being worth a word.
 MOST_LEFT_BYTES = 16 << 20
+
+
+class Passed:
+    """A data set that loaders with batches of one size read in time-lapse."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+        self.reads = 0
+        self.batch, self.elements = None, 0  # the one that is given again
+        self.on_card = False  # batches lie there, where one that is kept would take room
+        self.asked, self.largest = False, None
 
 
 class Phases:
@@ -44,7 +59,7 @@ class Phases:
         self.given = self.given_before = 0
         self.fed = False  # the last step took a batch from a loader
         self.lapse = self.loops = None
-        self.passed = {}  # (id of a data set, samples in a batch) -> it, how often it was read in time-lapse, and a batch of it
+        self.passed = {}  # (id of a data set, samples in a batch) -> Passed
         self.loaders = 0  # data sets that were read in time-lapse
         self.saved = 0  # bytes of checkpoints, in time-lapse
         self.left_out = False  # a loader was ended before its time
@@ -78,7 +93,7 @@ class Phases:
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
                 phases.hold(self, torch)
-                if phases.lapse is not None and self._gresize_given >= self.__dict__.get("_gresize_own", math.inf):
+                if "_gresize_known" in self.__dict__:
                     phases.keep(self, batch)
             return batch
 
@@ -156,6 +171,7 @@ class Phases:
             if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
                 return False
             self.left_out = self.left_out or given != length
+            self.settle(held["_gresize_known"], 1)
         self.turned = True
         iterator._gresize_left = given
         for name in ("_gresize_batches", "_gresize_given", "_gresize_until"):
@@ -173,37 +189,50 @@ class Phases:
         if not self.steadiness.sources:  # the one that training reads from
             self.steadiness.keep(iterator)
         held = iterator.__dict__
-        known = self.passed.setdefault((id(iterator._dataset), _batch_size(iterator)), [iterator._dataset, 0, None])
-        self.loaders += not known[1]
+        known = self.passed.setdefault((id(iterator._dataset), _batch_size(iterator)), Passed(iterator._dataset))
+        self.loaders += not known.reads
         self.loops.begun += 1
         held["_gresize_known"], held["_gresize_own"] = known, BATCHES_AFTER
-        if known[1]:
-            held["_gresize_own"] = 1 if known[2] is None or known[1] & (known[1] - 1) == 0 else 0
-        share = NEXT_SHARE / known[1] if known[1] else FIRST_SHARE
-        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known[1], 1))
-        known[1] += 1
-        held["_gresize_until"] = time.process_time() + seconds, time.monotonic() + WAITED_FACTOR * seconds
+        if known.reads:
+            held["_gresize_own"] = 1 if known.batch is None or known.reads & (known.reads - 1) == 0 else 0
+        share = NEXT_SHARE / known.reads if known.reads else FIRST_SHARE
+        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known.reads, 1))
+        known.reads += 1
+        held["_gresize_until"] = _from_now(seconds)
 
     @staticmethod
     def keep(iterator, batch):
         """The batch that is given again from here on: the largest so far."""
-        known, size = iterator._gresize_known, _elements(batch)
+        known, given = iterator._gresize_known, iterator._gresize_given
         try:
-            if _on_card(batch):
-                known[2] = None
-            elif known[2] is None or size >= known[2][1]:
-                known[2] = _copy(batch), size
+            known.on_card = known.on_card or _on_card(batch)
+            if known.on_card:
+                known.batch = None
+            elif known.largest is None and given >= iterator._gresize_own and (known.batch is None or _elements(batch) >= known.elements):
+                known.batch, known.elements = _copy(batch), _elements(batch)
         except Exception:
-            known[2] = None
+            known.batch = None
 
-    @staticmethod
-    def again(iterator):
+    def again(self, iterator):
         """The batch that a loader gives once more; None where it gives its next one."""
-        kept = iterator._gresize_known[2]
-        if kept is None or getattr(iterator, "_gresize_given", 0) < iterator._gresize_own:
+        known = iterator._gresize_known
+        if not known.asked and getattr(iterator, "_gresize_batches", 0) and not known.on_card:
+            known.asked = True
+            known.largest = largest.find(iterator, _batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))
+            if known.largest is not None:
+                known.batch, iterator._gresize_own, iterator._gresize_until = known.largest.batch, 0, _from_now(MOST_PASS_SECONDS)
+        if known.batch is None or getattr(iterator, "_gresize_given", 0) < iterator._gresize_own:
             return None
         iterator._gresize_given = getattr(iterator, "_gresize_given", 0) + 1
-        return _copy(kept[0])
+        if known.largest is not None:
+            known.largest.given += 1
+            self.settle(known, 3)  # the program asks for more, and is done with the last, or with the one before it, where it takes one ahead
+        return _copy(known.batch)
+
+    def settle(self, known, times):
+        """The largest batch that the data set can give was run, where it was given so many times."""
+        if known.largest is not None and known.largest.bounds and known.largest.given >= times:
+            self.steadiness.settle(known.dataset)
 
     def step(self):
         """A training step has ended."""
@@ -226,6 +255,10 @@ class Phases:
 
     def late(self):
         return self.deadline is not None and time.monotonic() > self.deadline
+
+
+def _from_now(seconds):
+    return time.process_time() + seconds, time.monotonic() + WAITED_FACTOR * seconds
 
 
 def _past(until):

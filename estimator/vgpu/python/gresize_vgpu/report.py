@@ -297,6 +297,7 @@ def write(watch, reason, exception=None, initializing=False):
             "in_flight_bytes": watch.flights.in_flight_bytes(),
             "steps_in_all": watch.horizon.steps_in_all,
             "batches_vary": watch.steadiness.varies or watch.horizon.lists.varies,
+            "largest_batch": bool(watch.steadiness.settled),
             "batch_spread": round(watch.steadiness.spread, 4),
             "steps_uneven": not watch.phases.fed and not watch.phases.turned and watch.steadiness.uneven(),
             "tuning": watch.tuning.counts(),

@@ -70,6 +70,8 @@ class Steadiness:
         self.first = {}  # data set -> shapes of its first batch
         self.varies = None  # in words
         self.varies_later = None  # of what followed the training's loader, such as a validation
+        self.concerned = {}  # whether it is later -> the data set of which that is said
+        self.settled = []  # data sets whose largest batch was run
         self.spread = 0.0  # by how much sums of lengths differed
         self.most_elements = 0  # of any tensor of a batch
         self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
@@ -127,13 +129,26 @@ class Steadiness:
             if spread <= MOST_SPREAD:
                 self.spread = max(self.spread, spread)
                 return
+        if any(what is known for known in self.settled):
+            return
         later = bool(self.sources) and all(what is not known[0] for known in self.sources)
         a, b = next(((a, b) for a, b in itertools.zip_longest(one, other) if a != b), (None, None))
         text = "%s gave %s and %s" % (type(what).__name__, a, b)
+        self.concerned[later] = what
         if later:
             self.varies_later = text
         else:
             self.varies = text
+
+    def settle(self, dataset):
+        """The largest batch that a data set can give was run: what its others need is known."""
+        if any(dataset is known for known in self.settled):
+            return
+        self.settled.append(dataset)
+        if self.concerned.get(False) is dataset:
+            self.varies = None
+        if self.concerned.get(True) is dataset:
+            self.varies_later = None
 
     def alike(self):
         """The shapes of the batches, where those of a data set were all alike."""
