@@ -214,8 +214,9 @@ func TestEstimate(t *testing.T) {
 				"peak_reserved_bytes": int64(2<<30) + apart, "peak_device_bytes": int64(2<<30) + apart}}
 	}
 	counted, sized, copied := map[string]int64{"item": 8}, map[string]int64{"nonzero": 8}, map[string]int64{"item": 8, "copy_to_host": 8}
-	otherwise := sides(copied, trace.Stopped, 0)
-	otherwise["peak_allocated_bytes"] = 1<<30 + 512
+	fetched := map[string]int64{"fetched": 4}
+	otherwise, taken := sides(copied, trace.Stopped, 0), sides(fetched, trace.Stopped, 0)
+	otherwise["peak_allocated_bytes"], taken["peak_allocated_bytes"] = 1<<30+512, 1<<30+512
 	bounded := []string{"values_bounded"}
 	point, high := profile.OutsideBytes([]string{"cublas"})
 	const reserved = int64(2 << 30)
@@ -245,6 +246,10 @@ func TestEstimate(t *testing.T) {
 		{name: "classes on the host, both sides the same", rank: sides(copied, trace.Stopped, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true,
 			high: reserved + high + reserved/100*valuesAllowancePercent},
 		{name: "classes on the host, a block between the sides", rank: otherwise, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},
+		{name: "floats fetched, one side", rank: covered("values", map[string]any{"uses": fetched}), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true, high: reserved + high},
+		{name: "floats fetched, the other side failed", rank: sides(fetched, trace.Crashed, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true, high: reserved + high},
+		{name: "floats fetched, both sides the same", rank: sides(fetched, trace.Stopped, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.High, want: bounded, fits: true, high: reserved + high},
+		{name: "floats fetched, a block between the sides", rank: taken, outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},
 		{name: "values, the sides a segment apart", rank: sides(counted, trace.Stopped, 2<<20), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true,
 			high: reserved + high + reserved/100*valuesAllowancePercent + 2<<20},
 		{name: "values, the other side failed", rank: sides(counted, trace.Crashed, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: bounded, fits: true},

@@ -96,15 +96,21 @@ func (v *ValuesSide) branchesOnly() bool {
 // may take sizes from them.
 const useCopied = "copy_to_host"
 
+// useFetched is of floats that leave what is watched: arrays that come to the host, single ones that are put in arrays. Most are printed, and one may decide.
+const useFetched = "fetched"
+
 // countsOnHost says that nothing on the GPU got a size from the values: they went to the host, or decided a branch.
 func (v *ValuesSide) countsOnHost() bool {
 	for name := range v.Uses {
-		if !branchUses[name] && name != useCopied {
+		if !branchUses[name] && name != useCopied && name != useFetched {
 			return false
 		}
 	}
 	return true
 }
+
+// fetchedOnly says that floats were fetched and nothing is known to have gone by one: the other side is worth a run, and without one there is no doubt.
+func (v *ValuesSide) fetchedOnly() bool { return len(v.Uses) == 1 && v.Uses[useFetched] > 0 }
 
 // readsMany says that the program fetches more than a plain loop does.
 func (r *rankReport) readsMany() bool { return r.Coverage.ValuesPerStep > valuesPerStepExpected }
@@ -138,6 +144,9 @@ func (a *answer) judgeValues(r *rankReport) {
 	}
 	detail := "the program's sizes or branches depend on values that only the GPU computes: " + r.Coverage.Values.usesText()
 	limit := estimator.Low
+	if r.Coverage.Values.fetchedOnly() && !r.othersTell() {
+		limit = estimator.High
+	}
 	switch {
 	case r.Other == nil:
 		detail += "; only one side of the answers was run"
@@ -155,7 +164,10 @@ func (a *answer) judgeValues(r *rankReport) {
 			limit = estimator.High
 		case r.sidesEqual():
 			limit = estimator.High
-			detail += fmt.Sprintf(", and the same to the byte is allocated; the interval has %d %% more, for sizes that the host may take from them", valuesAllowancePercent)
+			detail += ", and the same to the byte is allocated"
+			if !r.Coverage.Values.fetchedOnly() {
+				detail += fmt.Sprintf("; the interval has %d %% more, for sizes that the host may take from them", valuesAllowancePercent)
+			}
 		case r.PeakReservedBytes == r.Other.PeakReservedBytes:
 			detail += ": that is no proof for sizes between those answers, which may differ from step to step"
 		default:
@@ -201,7 +213,7 @@ func (r *rankReport) sidesNear() bool {
 		if side.Outcome == string(trace.Crashed) {
 			continue
 		}
-		if r.Coverage.Values.Uses[useUnbounded] > 0 && side.PeakAllocatedBytes != r.PeakAllocatedBytes {
+		if (r.Coverage.Values.Uses[useUnbounded] > 0 || r.Coverage.Values.Uses[useFetched] > 0 && r.Coverage.Values.countsOnHost()) && side.PeakAllocatedBytes != r.PeakAllocatedBytes {
 			return false
 		}
 		if !side.ended() || !near(side.PeakAllocatedBytes, r.PeakAllocatedBytes) || !near(side.PeakReservedBytes, r.PeakReservedBytes) || !near(side.PeakDeviceBytes, r.PeakDeviceBytes) {
@@ -265,9 +277,16 @@ func (o *OtherSide) ended() bool {
 	return o.Outcome == string(trace.Stopped) || o.Outcome == string(trace.Completed)
 }
 
+// othersTell says that another run shows what other answers lead to: one that had no time, or fell over numbers that nobody would have read, does not.
+func (r *rankReport) othersTell() bool {
+	return slices.ContainsFunc(r.sides()[1:], func(o *OtherSide) bool {
+		return o.Outcome != string(trace.Timeout) && o.Outcome != string(trace.Crashed)
+	})
+}
+
 // widen puts what the other side needed into the interval of the answer.
 func (r *rankReport) widen(k *estimator.Rank, capacity int64) {
-	if len(r.Coverage.Values.Uses) > 0 && !r.sidesAgree() {
+	if len(r.Coverage.Values.Uses) > 0 && !r.sidesAgree() && !(r.Coverage.Values.fetchedOnly() && (r.sidesEqual() || !r.othersTell())) {
 		k.ComfortableHighBytes += r.PeakReservedBytes / 100 * valuesAllowancePercent
 	}
 	var least, most int64

@@ -42,15 +42,24 @@ func TestEndThatNoProgramIsAt(t *testing.T) {
 // threeSides runs a program with all three kinds of answers, and answers as the runner does where the first is that of first.
 func threeSides(t *testing.T, release, first string, args ...string) (map[string]outcome, estimator.Estimate) {
 	t.Helper()
-	outcomes, bundles := map[string]outcome{}, map[string]*trace.Bundle{}
+	outcomes := map[string]outcome{}
+	for _, side := range allSides {
+		outcomes[side] = runPython(t, release, 1, args, "GRESIZE_VGPU_VALUES="+side)
+	}
+	return outcomes, answerOf(t, outcomes, first)
+}
+
+var allSides = []string{PolicyLow, PolicyHalf, PolicyHigh}
+
+func answerOf(t *testing.T, outcomes map[string]outcome, first string) estimator.Estimate {
+	t.Helper()
+	bundles := map[string]*trace.Bundle{}
 	var others []*trace.Bundle
-	for _, side := range []string{PolicyLow, PolicyHalf, PolicyHigh} {
-		o := runPython(t, release, 1, args, "GRESIZE_VGPU_VALUES="+side)
-		ended := trace.Stopped
+	for _, side := range allSides {
+		o, ended := outcomes[side], trace.Stopped
 		if o.failed {
 			ended = trace.Crashed
 		}
-		outcomes[side] = o
 		bundles[side] = &trace.Bundle{Manifest: trace.Manifest{Outcome: ended, Steps: o.reports.Steps, Reasons: o.reports.Reasons}, Ranks: o.reports.Ranks}
 		if side != first {
 			others = append(others, bundles[side])
@@ -68,7 +77,7 @@ func threeSides(t *testing.T, release, first string, args ...string) (map[string
 	if err := e.Validate(); err != nil {
 		t.Error(err)
 	}
-	return outcomes, e
+	return e
 }
 
 // sides runs one case of testdata/values.py on either side and answers as the runner does.
@@ -168,9 +177,39 @@ func TestSizesOfTheCard(t *testing.T) {
 					t.Errorf("%s: answered by a policy: %v", side, o.ranks[0].Coverage.Values.Uses)
 				}
 			}
-			// Of a whole number that is made of a float nothing is known, however alike the sides are.
-			if _, e := threeSides(t, release, PolicyLow, "testdata/sizes.py", "counted"); e.Confidence != estimator.Low || !hasReason(e, "values_bounded") {
-				t.Errorf("%+v", e)
+		})
+	}
+}
+
+// TestSizesOfWhatWasRead: what the program makes of floats that it read, and takes a size from or decides by, differs between the sides; what it prints does not.
+func TestSizesOfWhatWasRead(t *testing.T) {
+	names := []string{"counted", "cast", "summed", "averaged", "of_an_array", "hard_ones", "sure_ones", "above_a_half", "voxels", "printed"}
+	for _, release := range often("2.11.0", "2.6.0") {
+		t.Run(release, func(t *testing.T) {
+			t.Parallel()
+			sides := map[string]map[string]*outcome{}
+			for _, side := range allSides {
+				sides[side] = runEach(t, release, "testdata/sizes.py", names, "GRESIZE_VGPU_VALUES="+side)
+			}
+			for _, name := range names {
+				outcomes := map[string]outcome{}
+				for _, side := range allSides {
+					outcomes[side] = *sides[side][name]
+					if outcomes[side].failed {
+						t.Fatalf("%s, %s: %s", name, side, outcomes[side].output)
+					}
+				}
+				e, want := answerOf(t, outcomes, PolicyLow), estimator.Low
+				if name == "printed" {
+					want = estimator.High
+					r, err := parseRank(outcomes[PolicyLow].reports.Ranks[0].Report)
+					if err != nil || !r.Coverage.Values.fetchedOnly() || r.Coverage.Decisions > 0 {
+						t.Errorf("to print decides something: %v, %+v", err, r.Coverage)
+					}
+				}
+				if e.Confidence != want || !hasReason(e, "values_bounded") && !hasReason(e, "values_compared") {
+					t.Errorf("%s: %+v", name, e)
+				}
 			}
 		})
 	}
@@ -189,7 +228,7 @@ func TestOrdinaryReads(t *testing.T) {
 				t.Errorf("%d values read back: what was made up counts as much as what was not", o.reports.ValuesReadBack)
 			}
 			for name := range o.ranks[0].Coverage.Values.Uses {
-				if name != "ctc_loss" { // of lengths that are not known
+				if name != "ctc_loss" && name != useFetched { // lengths that are not known; what is only read
 					t.Errorf("%s was answered by a policy", name)
 				}
 			}

@@ -1,4 +1,4 @@
-"""Tensors of the card that are given for sizes: PyTorch's C++ reads them, where no function of Python sees it. sizes.py known | unknown | counted"""
+"""Tensors of the card that are given for sizes: PyTorch's C++ reads them, where no function of Python sees it. sizes.py CASE"""
 import sys
 
 import torch
@@ -56,10 +56,74 @@ def counted():
     x.new_zeros(int(x.abs().mean().item() * 1000), 1024)
 
 
+def cast():
+    """A whole number that the card makes of a float."""
+    x.new_zeros((x * 100).abs().long().sum().item() % 4096, 1024)
+
+
+def summed():
+    """Of several floats, by way of a sum."""
+    total = 0.0
+    for part in x.abs().mean(-1)[0]:
+        total += part.item()
+    x.new_zeros(int(total * 100), 1024)
+
+
+def averaged():
+    """An average decides what is trained."""
+    losses = [(model(x) - n).square().mean().item() for n in range(3)]
+    if sum(losses) / len(losses) < 0.5:
+        x.new_zeros(10000, 1024).square().sum()
+
+
+def of_an_array():
+    """Numbers that an array on the host holds, of what was read."""
+    import numpy
+
+    losses = numpy.array([(model(x) - n).square().mean().item() for n in range(3)])
+    x.new_zeros(int(losses.mean() * 1000), 16384)
+
+
+def hard_ones():
+    """The host picks the rows whose losses are above the mean."""
+    losses = rows.square().mean(-1).detach().cpu().numpy()
+    rows[torch.from_numpy(losses > losses.mean()).cuda()].repeat(1, 128).exp()
+
+
+def sure_ones():
+    """The host picks the rows of whose class the network is sure."""
+    chances = torch.softmax(rows, -1).detach().cpu().numpy()
+    rows[torch.from_numpy(chances.max(-1) > 0.95).cuda()].repeat(1, 128).exp()
+
+
+def above_a_half():
+    """A list of those that are likely."""
+    chances = torch.sigmoid(rows[:, 0]).tolist()
+    rows[[i for i, p in enumerate(chances) if p > 0.5]].repeat(1, 128).exp()
+
+
+def voxels():
+    """As many as the points are in."""
+    cells = (rows * 10).floor().long()
+    torch.unique(cells.sum(-1)).float().expand(16384, -1).exp()
+
+
+def printed():
+    """What is read is shown, kept and averaged, and decides nothing."""
+    import numpy
+
+    loss, scores = model(x).square().mean(), torch.softmax(rows, -1)
+    history.append(float(loss))
+    total = sum([loss.item(), loss.item()])
+    print("%.3f %.3f" % (numpy.mean(history), total / 2), round(total, 3), f"{loss.item():.2f}", scores.detach().cpu().numpy().mean(), scores[0].tolist()[:2])
+    print(loss, scores, f"{loss}", str(rows[0]), (rows > 1).sum())
+
+
+history, rows = [], torch.randn(1024, 64, device="cuda").exp()
 model = torch.nn.Linear(64, 64).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for _ in range(6):
-    {"known": known, "unknown": unknown, "counted": counted}[sys.argv[1]]()
+    globals()[sys.argv[1]]()
     optimizer.zero_grad()
     model(x).sum().backward()
     optimizer.step()

@@ -1,7 +1,8 @@
 """What a program reads where it fetches floats that only a kernel could have computed.
 
 Zeros end programs that a GPU would not: probabilities that do not sum to 1, sums that something is divided by. The result of a softmax reads as
-one of as many equal shares, that of a sigmoid as a half, everything else as one small number above zero. Nothing is decided on the card by this:
+one of as many equal shares, that of a sigmoid as a half, everything else as one small number above zero; the high side is sure of one class and reads large
+numbers, of which every other one is more than the rest, as it is in the middle. Nothing is decided on the card by this:
 there shadow.py and the policy stand, and a read counts as one of what nobody computed, whatever it gives.
 """
 import functools
@@ -9,15 +10,18 @@ import math
 import weakref
 
 from . import report
+from .policy import HALF, HIGH
 from .ranges import ALIKE
 from .shadow import MOST_ELEMENTS, MOST_FLOATS, ByTensor
 
 JOINED = "cat concat stack vstack hstack".split()
 DIVIDED = "div divide true_divide __truediv__ __div__".split()
+# What the high side leaves for all classes but the one that it is sure of.
+DOUBT = 1e-3
 
 
 class Entry:
-    __slots__ = ("ref", "version", "value", "total_of", "terms")
+    __slots__ = ("ref", "version", "value", "total_of", "terms", "classes", "log")
 
 
 class Plausible(ByTensor):
@@ -35,26 +39,41 @@ class Plausible(ByTensor):
             return None
         return entry
 
-    def put(self, tensor, value, total_of=None, terms=0):
+    def put(self, tensor, value, total_of=None, terms=0, classes=0, log=False):
         if type(tensor) is not self.tensor or not tensor.is_cuda or not tensor.is_floating_point():
             return
         if value is not None and not math.isfinite(value) or self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
             return
         entry = Entry()
-        entry.version, entry.value, entry.terms = _version(tensor), value, terms
+        entry.version, entry.value, entry.terms, entry.classes, entry.log = _version(tensor), value, terms, classes, log
         entry.total_of = weakref.ref(total_of) if total_of is not None else None
         self.keep(tensor, entry)
 
     def value(self, tensor):
         """What each element reads as; None where the tensor is too large for somebody to decide by it."""
         entry = self.find(tensor)
-        known = entry is not None and entry.value is not None
-        if tensor.numel() > (MOST_ELEMENTS if known else MOST_FLOATS):
+        known, policy = entry is not None and entry.value is not None, self.calls.shadow.policy
+        if tensor.numel() > (MOST_ELEMENTS if known or policy.side in (HALF, HIGH) else MOST_FLOATS):
             return None
         if known:
             return entry.value
-        policy = self.calls.shadow.policy
         return policy.scalar() if tensor.numel() == 1 else policy.element()
+
+    def show(self, tensor, result):
+        """Write what tensor reads as to result, on the host. A square matrix that is not known to be of shares has more on its diagonal, so that it has an inverse."""
+        value, entry, side = self.value(tensor), self.find(tensor), self.calls.shadow.policy.side
+        if value is None:
+            return
+        result.fill_(value)
+        if entry is not None:
+            if side == HIGH and entry.classes > 1 and result.dim() and result.shape[-1] == entry.classes:
+                rest, sure = DOUBT / (entry.classes - 1), 1.0 - DOUBT
+                result.fill_(math.log(rest) if entry.log else rest)
+                result.select(-1, entry.classes - 1).fill_(math.log(sure) if entry.log else sure)
+        elif result.dim() > 1 and result.shape[-1] == result.shape[-2]:
+            result.diagonal(dim1=-2, dim2=-1).add_(value)
+        elif side in (HALF, HIGH) and result.dim():
+            result.mul_((self.torch.arange(result.numel(), device="cpu") % 2 + 1).view(result.shape))
 
     # -- calls
 
@@ -86,7 +105,7 @@ class Plausible(ByTensor):
                 entry = self.find(args[0])
                 if entry is not None and entry.value is not None:
                     for part in result if isinstance(result, (tuple, list)) else (result,):
-                        self.put(part, entry.value)
+                        self.put(part, entry.value, classes=entry.classes, log=entry.log)
             return result
 
         return call
@@ -100,7 +119,7 @@ class Plausible(ByTensor):
             if table and args and type(args[0]) in (list, tuple):
                 entries = [self.find(part) for part in args[0]]
                 if entries and None not in entries and len({entry.value for entry in entries}) == 1 and entries[0].value is not None:
-                    self.put(result, entries[0].value)
+                    self.put(result, entries[0].value, classes=entries[0].classes, log=entries[0].log)
             return result
 
         return call
@@ -108,10 +127,11 @@ class Plausible(ByTensor):
     def install(self):
         both, after = self.calls.both, self.after
         for name, number in (("softmax", lambda n: 1.0 / n), ("log_softmax", lambda n: -math.log(n))):
-            both(name, after(self._shares(number)))
+            both(name, after(self._shares(number, name == "log_softmax")))
+        half = 1.0 - DOUBT if self.calls.shadow.policy.side == HIGH else 0.5
         for name in ("sigmoid", "sigmoid_"):
-            both(name, after(lambda result, *_, **__: self.put(result, 0.5)))
-        for name, function in (("log", math.log), ("exp", math.exp)):
+            both(name, after(lambda result, *_, **__: self.put(result, half)))
+        for name, function in (("log", math.log), ("exp", math.exp), ("round", round), ("floor", math.floor), ("ceil", math.ceil)):
             both(name, after(self._mapped(function)))
         both("sum", after(self._total))
         for name in DIVIDED:
@@ -126,18 +146,20 @@ class Plausible(ByTensor):
         for name in JOINED:
             self.calls.replace(self.torch, name, self.joined)
 
-    def _shares(self, number):
+    def _shares(self, number, log):
         def note(result, source, dim=None, *_, **kwargs):
             if type(dim) is int and result.numel():
-                self.put(result, number(result.shape[dim] if result.dim() else 1))
+                n = result.shape[dim] if result.dim() else 1
+                self.put(result, number(n), classes=n, log=log)
 
         return note
 
     def _mapped(self, function):
-        def note(result, source, *_, **__):
+        def note(result, source, *digits, **named):
             entry = self.find(source)
-            if entry is not None and entry.value is not None:
-                self.put(result, function(entry.value))
+            if entry is not None and entry.value is not None and not digits and not named:
+                inverse = function in (math.exp, math.log)
+                self.put(result, float(function(entry.value)), classes=entry.classes if inverse else 0, log=function is math.log)
 
         return note
 

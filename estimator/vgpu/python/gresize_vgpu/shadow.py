@@ -24,7 +24,7 @@ MOST_USES = 64
 # What comes from other ranks and is larger is no number that a program goes by.
 MOST_LEARNT_BYTES = 4096
 
-KNOWN, GUESSED, WORD = 0, 1, 2  # where a copy comes from: the host, a policy, a policy's choice among very many
+KNOWN, GUESSED, WORD, NUMBER = 0, 1, 2, 3  # where a copy comes from: the host, a policy, a policy's choice among very many, its whole number without bounds
 
 
 class Unknown(Exception):
@@ -101,6 +101,7 @@ class Shadow(ByTensor):
         self.followed = 0
         self.seconds = 0.0
         self.read_by_python = 0  # above zero while values.py reads a number: what it goes by is noted there
+        self.silent = 0  # above zero while a tensor is printed, which decides nothing
         self.uses = {}  # how often the program asked for what only a policy could say, by the asking operator
 
     # -- what is known
@@ -359,7 +360,7 @@ class Shadow(ByTensor):
 
     def use(self, name):
         """The program went by what a policy said."""
-        if name in self.uses or len(self.uses) < MOST_USES:
+        if not self.silent and (name in self.uses or len(self.uses) < MOST_USES):
             self.uses[name] = self.uses.get(name, 0) + 1
 
     # -- answers to what C++ asks

@@ -4,10 +4,10 @@ import sys
 import types
 
 from . import arrivals, checks, lengths, ranges, report, sized, slots, sparse
-from .shadow import GUESSED, KNOWN, WORD, Shadow, Taint
+from .shadow import GUESSED, KNOWN, MOST_ELEMENTS, NUMBER, WORD, Shadow, Taint
 from .plausible import Plausible
 from .policy import Policy
-from .values import Decisions
+from .values import FETCHED, Decisions
 
 # The same call on copies says what the call gives.
 FOLLOWED = """
@@ -355,21 +355,22 @@ class Calls:
         if entry is not None:
             Decisions.watched_reads += self.read_small
             if entry.taint.kind:
-                shadow.use("copy_to_host")
+                shadow.use("unbounded" if entry.taint.kind == NUMBER else "copy_to_host")
             self._arrived(result, lambda: result.copy_(entry.mirror))
-        elif self.is_integer(source) and source.numel():
-            if not self.read_true:
+        elif not self.read_true and source.numel():
+            if self.is_integer(source):
                 shadow.use("unbounded")
-        elif source.is_floating_point() and not self.read_true:
-            value, share = self.plausible.value(source), self.plausible.find(source)
-            if value is not None:
-                self._arrived(result, lambda: self._fill(result, value, share is None))
+            elif source.is_floating_point() and source.numel() <= MOST_ELEMENTS:  # such as weights that are kept
+                shadow.use(FETCHED)
+            self._arrived(result, lambda: self.shown(source, result))
 
-    def _fill(self, result, value, regular):
-        """One number; a square matrix that is not known to be of shares has more on its diagonal, so that it has an inverse."""
-        result.fill_(value)
-        if regular and result.dim() > 1 and result.shape[-1] == result.shape[-2]:
-            result.diagonal(dim1=-2, dim2=-1).add_(value)
+    def shown(self, source, result):
+        """Write to result, on the host, what goes for source, of which nothing is known."""
+        if source.is_floating_point():
+            self.plausible.show(source, result)
+        elif source.dtype is not self.torch.bool and source.numel() <= MOST_ELEMENTS:
+            result.fill_(self.shadow.policy.number(0))
+        return result
 
     def _arrived(self, result, write):
         """Write what has come to the host; what inference mode made may be written to there alone."""
@@ -514,7 +515,10 @@ class Calls:
         if out.dtype == self.torch.bool:
             self.shadow.guess(out, lambda: self.shadow.policy.mask(out.shape))
         elif source.is_floating_point():
-            self.shadow.guess(out, lambda: self.torch.zeros(out.shape, dtype=out.dtype, device="cpu"))
+            entry = self.plausible.find(source)
+            known = entry is not None and entry.value is not None
+            number = int(entry.value) if known else self.shadow.policy.number(0)
+            self.shadow.guess(out, lambda: self.torch.full(out.shape, number, dtype=out.dtype, device="cpu"), GUESSED if known else NUMBER)
 
     def _guess_count(self, out, args, kwargs):
         source, policy = args[0], self.shadow.policy

@@ -3,6 +3,7 @@ import functools
 import warnings
 
 from . import ranges, report
+from .shadow import NUMBER
 
 
 def install(calls):
@@ -53,6 +54,9 @@ def _install_number(calls):
         if entry is not None:
             if entry.taint.kind:
                 shadow.use("size")
+            if entry.taint.kind == NUMBER:
+                shadow.use("unbounded")
+                return max(int(entry.mirror), shadow.policy.number(1))
             with shadow.showing([entry.mirror]):
                 return read(tensor)
         before = report.unknown_reads()
@@ -107,8 +111,9 @@ class Distinct(Size):
         return self.plan is not None and not self.plan.kind()
 
     def answers(self):
-        if self.plan is None:
-            return [self.shadow.policy.kept(self.first.numel())]
+        if self.plan is None or self.plan.kind() == NUMBER:
+            dim = self.given("dim", 4 if self.original.__name__ == "unique" else 3)
+            return [self.shadow.policy.kept(self.first.numel() if dim is None else self.first.shape[dim])]
         result = self.original(*self.plan.args, **self.plan.kwargs)
         return [(result[0] if isinstance(result, tuple) else result).shape[0]]
 

@@ -11,7 +11,9 @@ import sys
 import tempfile
 import weakref
 
-from . import asked, report
+from . import after_import, asked, report
+from .shadow import NUMBER
+
 
 class Decisions:
     """The number of comparisons of values that were read back from the device, and of reads that are accounted for by that."""
@@ -24,18 +26,26 @@ class Decisions:
 
     @classmethod
     def note(cls):
-        cls.count += 1
+        cls.count += cls.shadow is None or not cls.shadow.silent
 
 
-def _compared(base):
+def _ours():
+    """Whether it is this layer that looks at a number of the program's."""
+    name = sys._getframe(2).f_code.co_filename
+    return name.startswith(asked.HERE) and name != _ours.__code__.co_filename
+
+
+def _watched(base, more):
     """A subclass of float or int that is the same number, and counts when the program decides by it."""
 
     def method(name):
         original = getattr(base, name)
 
         def compare(self, *other):
-            Decisions.note()
             result = original(self, *other)
+            if _ours():
+                return result
+            Decisions.note()
             return asked.settle(Decisions.shadow, result, called=False) if type(result) is bool else result
 
         return compare
@@ -43,50 +53,64 @@ def _compared(base):
     names = ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__bool__")
     members = {name: method(name) for name in names}
     members["__hash__"] = base.__hash__
-    members["__reduce__"] = lambda self: (base, (base(self),))  # it leaves the process as a plain number
-    return type(base.__name__, (base,), members)
+    members["__reduce__"] = lambda self: (base, (base.__pos__(self),))  # it leaves the process as a plain number
+    return type(base.__name__, (base,), dict(members, **more))
 
 
-def _whole(base):
-    """A subclass of float that counts when the program makes a whole number of it, which may become a size, and stays one when it is scaled. A sum is a
-    plain number again: most of those are printed."""
+def _reckoned(name):
+    """What is reckoned with such a float is one as well."""
+    original = getattr(float, name)
 
-    def scaled(name):
-        original = getattr(base, name)
+    def method(self, *other):
+        result = original(self, *other)
+        return ReadFloat(result) if type(result) is float and all(isinstance(o, (int, float)) for o in other) else result
 
-        def method(self, *other):
-            result = original(self, *other)
-            return Scaled(result) if type(result) is float and all(type(o) in (int, float, Scaled, ReadFloat) for o in other) else result
-
-        return method
-
-    def converted(original):
-        def method(self, *digits):
-            result = original(self, *digits)
-            if digits or type(result) is not int or Decisions.shadow is None:
-                return result
-            Decisions.shadow.use("unbounded")
-            return Decisions.shadow.policy.number(result)
-
-        return method
-
-    members = {"__%s__" % name: scaled("__%s__" % name) for name in "mul rmul truediv rtruediv floordiv mod pow sub rsub neg abs".split()}
-    members.update({"__%s__" % name: converted(getattr(base, "__%s__" % name)) for name in "int trunc floor ceil round".split() if hasattr(base, "__%s__" % name)})
-    for name, function in (("__floor__", math.floor), ("__ceil__", math.ceil)):
-        members.setdefault(name, converted(lambda self, function=function: function(float(self))))  # before Python 3.9
-    members["__reduce__"] = lambda self: (float, (float(self),))
-    return members
+    return method
 
 
-Scaled = type("float", (float,), _whole(float))
-ReadFloat = type("float", (_compared(float),), _whole(float))
-ReadInt = _compared(int)
+def _whole(original):
+    """A whole number that is made of such a float may become a size."""
+
+    def method(self, *digits):
+        result = original(self, *digits)
+        if type(result) is float:
+            return ReadFloat(result)
+        if digits or type(result) is not int or Decisions.shadow is None or _ours():
+            return result
+        Decisions.shadow.use("unbounded")
+        return Decisions.shadow.policy.number(result)
+
+    return method
+
+
+def _plain(self):
+    """Somebody takes it for a plain float, as an array of numpy does: of what becomes of that nothing is seen."""
+    if Decisions.shadow is not None and not _ours():
+        Decisions.shadow.use(FETCHED)
+    return float.__pos__(self)
+
+
+FETCHED = "fetched"  # the use of floats that leave what is watched
+RECKONED = "add radd sub rsub mul rmul truediv rtruediv floordiv rfloordiv mod rmod pow rpow neg pos abs".split()
+_members = {"__%s__" % name: _reckoned("__%s__" % name) for name in RECKONED}
+_members.update({"__%s__" % name: _whole(getattr(float, "__%s__" % name)) for name in "int trunc round".split()})
+_members.update({"__floor__": _whole(lambda self: math.floor(float.__pos__(self))), "__ceil__": _whole(lambda self: math.ceil(float.__pos__(self)))})
+ReadFloat = _watched(float, dict(_members, __float__=_plain))
+ReadInt = _watched(int, {})
+
+
+def _plain_in_yaml(representer):
+    """It asks for the very class of a number."""
+    for kind in (representer.SafeRepresenter, representer.Representer):
+        kind.add_multi_representer(ReadFloat, lambda dumper, value: dumper.represent_float(float.__pos__(value)))
+        kind.add_multi_representer(ReadInt, lambda dumper, value: dumper.represent_int(int.__pos__(value)))
 
 
 def hook_tensors(torch, calls):
     """Reads of a single value: answered by what is known of the tensor, and else by the policy."""
     tensor, shadow = torch.Tensor, calls.shadow
     Decisions.shadow = shadow
+    after_import("yaml.representer", _plain_in_yaml)
     original_item, original_bool, original_list = tensor.item, tensor.__bool__, tensor.tolist
 
     def read(self, original):
@@ -120,9 +144,9 @@ def hook_tensors(torch, calls):
             if shadow.find(self) is None:
                 value = shadow.policy.true()
             value = asked.settle(shadow, value)
-        known = shadow.find(self) is not None or type(value) is bool
-        shadow.use("item" if known else "unbounded")
-        if not known and type(value) is int:
+        entry = shadow.find(self)
+        shadow.use("item" if type(value) is bool or entry is not None and entry.taint.kind != NUMBER else "unbounded")
+        if entry is None and type(value) is int:
             value = shadow.policy.number(value)
         return ReadInt(value) if type(value) is int else value
 
@@ -148,13 +172,16 @@ def hook_tensors(torch, calls):
         if not self.is_cuda or not shadow.on:
             return original_list(self)
         value, true = read(self, original_list)
-        if not true and not self.is_floating_point():
-            shadow.use("item" if shadow.find(self) is not None else "unbounded")
-        elif not true and shadow.find(self) is None and self.is_floating_point():
-            number = calls.plausible.value(self)
-            if number is not None:
-                return shadow.answer(lambda: torch.full(self.shape, number, dtype=torch.float64, device="cpu").tolist())
-        return value
+        if true:
+            return value
+        entry = shadow.find(self)
+        if self.is_floating_point():
+            shadow.use(FETCHED)
+        else:
+            shadow.use("item" if entry is not None and entry.taint.kind != NUMBER else "unbounded")
+        if entry is not None:
+            return value
+        return shadow.answer(lambda: calls.shown(self, torch.zeros(self.shape, dtype=torch.float64 if self.is_floating_point() else self.dtype, device="cpu")).tolist())
 
     def converted(name, kind):
         original = getattr(tensor, name)
@@ -165,6 +192,20 @@ def hook_tensors(torch, calls):
 
         calls.put(tensor, name, convert)
 
+    def printed(original):
+        @functools.wraps(original)
+        def text(*args, **kwargs):
+            small = report.all_reads()
+            shadow.silent += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                shadow.silent -= 1
+                Decisions.watched_reads += report.all_reads() - small
+
+        return text
+
+    calls.replace(torch._tensor_str, "_str", printed)
     for name, reader in (("item", item), ("__bool__", as_bool), ("tolist", tolist)):
         calls.put(tensor, name, reader)
     for name, kind in (("__int__", int), ("__index__", int), ("__float__", float)):
