@@ -139,16 +139,19 @@ func fit(cmd *cobra.Command, flags fitFlags, args []string) error {
 	s := fitSearch{step: flags.step, first: first, most: flags.most, capacity: profile.Total.Bytes, acceptLow: flags.acceptLow, coarse: !flags.exact}
 	begin := time.Now()
 	s.spent = func() bool { return time.Since(begin) >= flags.within }
+	var base followed
 	s.try = func(batch int) (reading, error) {
 		command, newEnv, err := withBatch(args, env, batch)
 		if err != nil {
 			return reading{}, err
 		}
 		progress.begin(fmt.Sprintf("batch %d: ", batch))
-		result, err := flags.run(cmd, probe.Options{Command: command, Env: newEnv, GPU: profile, Quick: true}, progress)
+		o := base.options(probe.Options{Command: command, Env: newEnv, GPU: profile})
+		result, err := flags.run(cmd, o, progress)
 		if err != nil {
 			return reading{}, err
 		}
+		base.conclude(&result, o)
 		r := newReading(&result, profile)
 		r.asked = sizesAsked(result.Bundle)
 		if err := cmd.Context().Err(); err != nil {

@@ -126,13 +126,15 @@ func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, pro
 	}
 	table := whatIfTable{Schema: schemaWhatIf, Rows: []whatIfRow{}}
 	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
+	var base followed
 	for i, o := range options {
 		progress.begin(fmt.Sprintf("%d of %d: ", i+1, len(options)))
-		o.Quick = true
+		o = base.options(o)
 		result, err := flags.run(cmd, o, progress)
 		if err != nil {
 			return err
 		}
+		base.conclude(&result, o)
 		table.Rows = append(table.Rows, whatIfRow{rows[i].text, newReading(&result, o.GPU)})
 		if err := cmd.Context().Err(); err != nil {
 			return errors.New("estimate: interrupted")

@@ -73,6 +73,9 @@ func (r *run) conclude() (Result, error) {
 		m.Reasons = append(m.Reasons, reason("bundle_invalid", "the virtual GPU's reports: "+err.Error()))
 		reports = Reports{TorchSeen: true}
 	}
+	for _, place := range reports.NotRun {
+		m.Notes = append(m.Notes, "not run: "+place+", which may take memory")
+	}
 	m.Reasons = append(m.Reasons, reports.Reasons...)
 	m.Steps, m.RankCount = reports.Steps, len(reports.Ranks)
 	m.ValuesReadBack = reports.ValuesReadBack

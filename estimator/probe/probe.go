@@ -64,6 +64,8 @@ type Options struct {
 	Steps int
 	// Quick ends the run once a first answer is known.
 	Quick bool
+	// Followed says of such a run that one like it was followed to what comes later.
+	Followed bool
 	// Budget is the time that the command may take.
 	Budget time.Duration
 	// VisibleDevices is the CUDA_VISIBLE_DEVICES of the command; empty: it has none.
@@ -312,7 +314,7 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	})
 	add, err := r.options.Engine.Environment(EngineOptions{
 		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
-		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Quick: r.options.Quick, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
+		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Quick: r.options.Quick, Followed: r.options.Followed, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
 		Recording: r.options.Recording,
 	}, env)
 	if err != nil {

@@ -6,21 +6,24 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // Ahead is what a process was seen to have before it beyond the steps that were run.
 type Ahead struct {
-	// ChangesAhead are places of the program that change what its loop works on, or that use a model, and that a later step reaches or may
-	// reach; EvaluationsAhead use a model without gradients and with the sizes of the training; GrowthAhead keep a tensor each time they are reached.
-	ChangesAhead     []string `json:"changes_ahead,omitempty"`
-	EvaluationsAhead []string `json:"evaluations_ahead,omitempty"`
-	GrowthAhead      []string `json:"growth_ahead,omitempty"`
+	// ChangesAhead are blocks of the program that were not run, may still be, and can be seen to take memory; NotRun may take some as well, and nothing
+	// says that they will be run. GrowthAhead are loaders of which each batch leaves something.
+	ChangesAhead []string `json:"changes_ahead,omitempty"`
+	NotRun       []string `json:"not_run,omitempty"`
+	GrowthAhead  []string `json:"growth_ahead,omitempty"`
 	// Afterwards are functions that a thread, the end of the program, a signal or a finalizer calls, and that may take memory; and processes.
 	Afterwards []string `json:"afterwards,omitempty"`
 	// StepLeavesBytes is what each of the last steps left allocated, at most; StepsInAll is how many steps the program makes, or what stands for
 	// that where it does not say.
 	StepLeavesBytes int64 `json:"step_leaves_bytes,omitempty"`
 	StepsInAll      int64 `json:"steps_in_all,omitempty"`
+	// FirstAnswerBytes is what was allocated at most when the time-lapse began.
+	FirstAnswerBytes int64 `json:"first_answer_bytes,omitempty"`
 	// InFlightBytes is what each step leaves to another stream in a program that never waits for the card.
 	InFlightBytes int64 `json:"in_flight_bytes,omitempty"`
 	// BatchesVary says how the batches or samples of a data set differ. StepsUneven: steps without a data loader allocated other sizes each.
@@ -69,6 +72,9 @@ func (h *Ahead) check() error {
 	if h.StepLeavesBytes < 0 || h.StepLeavesBytes > maxMemoryBytes {
 		return errors.New("step_leaves_bytes: out of range")
 	}
+	if h.FirstAnswerBytes < 0 || h.FirstAnswerBytes > maxMemoryBytes {
+		return errors.New("first_answer_bytes: out of range")
+	}
 	if h.InFlightBytes < 0 || h.InFlightBytes > maxMemoryBytes {
 		return errors.New("in_flight_bytes: out of range")
 	}
@@ -81,9 +87,31 @@ func (h *Ahead) check() error {
 	return nil
 }
 
+// LaterNeedsMore says whether a run that was followed in time-lapse took more there than at its first answer.
+func LaterNeedsMore(b *trace.Bundle) bool {
+	for i := range b.Ranks {
+		r, err := parseRank(b.Ranks[i].Report)
+		if err == nil && r.Coverage.TimeLapse != "" && r.PeakAllocatedBytes > r.Coverage.FirstAnswerBytes {
+			return true
+		}
+	}
+	return false
+}
+
+// LaterDoubts are the reasons for which what comes later is not known: they hold for other sizes of the same program as well.
+func LaterDoubts(e *estimator.Estimate) []estimator.Reason {
+	var doubts []estimator.Reason
+	for _, r := range e.Reasons {
+		if e.Confidence == estimator.Low && r.Code == "phase_not_reached" {
+			doubts = append(doubts, r)
+		}
+	}
+	return doubts
+}
+
 // cut keeps of what a program's own process reports as much as a reason may hold.
 func (h Ahead) cut() Ahead {
-	for _, places := range []*[]string{&h.ChangesAhead, &h.EvaluationsAhead, &h.GrowthAhead, &h.Afterwards} {
+	for _, places := range []*[]string{&h.ChangesAhead, &h.NotRun, &h.GrowthAhead, &h.Afterwards} {
 		*places = placesAhead(*places)
 	}
 	if h.BatchesVary != "" {
@@ -95,7 +123,7 @@ func (h Ahead) cut() Ahead {
 // judgeAhead looks at a rank whose run was ended because its steps looked alike: whether they stay so.
 func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 	if len(h.ChangesAhead) > 0 {
-		a.lower(estimator.Low, "phase_not_reached", "a later step changes what the loop works on, or uses a model otherwise or with other sizes: "+strings.Join(h.ChangesAhead, "; "))
+		a.lower(estimator.Low, "phase_not_reached", "what was not run may take more memory: "+strings.Join(h.ChangesAhead, "; "))
 	}
 	if len(h.Afterwards) > 0 {
 		a.lower(estimator.Low, "phase_not_reached", "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))

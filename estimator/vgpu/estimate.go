@@ -174,7 +174,7 @@ func (a *answer) judgeRank(r *rankReport) {
 		if r.Coverage.TimeLapse == lapseProgram {
 			later = "batches and turns that were left out are taken to need no more"
 		}
-		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s%s: %s", r.seen(), notRead(r.Coverage.LoadersUnread), notEvaluated(r.Coverage.EvaluationsAhead), later))
+		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s: %s", r.seen(), notRead(r.Coverage.LoadersUnread), later))
 	}
 	if r.Reason == reasonStopped {
 		a.judgeAhead(&r.Coverage.Ahead, r.PeakReservedBytes)
@@ -226,13 +226,6 @@ func (r *rankReport) seen() string {
 		return fmt.Sprintf("%d steps were seen, and what follows an epoch that is cut short", r.Steps)
 	}
 	return fmt.Sprintf("the first %d steps were seen", r.Steps)
-}
-
-func notEvaluated(places []string) string {
-	if len(places) == 0 {
-		return ""
-	}
-	return ", and an evaluation was not reached (" + strings.Join(places, "; ") + ")"
 }
 
 func notRead(loaders int) string {

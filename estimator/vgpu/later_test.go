@@ -1,8 +1,10 @@
 package vgpu
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,46 +12,6 @@ import (
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
-
-// TestWhatALaterStepDoes: what a loop's own counter brings soon is waited for; what it brings late lowers the confidence, unless it is logging or saving.
-func TestWhatALaterStepDoes(t *testing.T) {
-	const largeBatch = 65536 * 512 * 4 // one tensor of the larger batch
-	for name, want := range map[string]struct {
-		confidence estimator.Confidence
-		atLeast    int64
-		says       string
-		always     bool // the others are run every night
-	}{
-		"grows_soon":                {estimator.High, 3 * largeBatch, "run_cut_short", true},
-		"chooses_soon":              {estimator.High, 3 * largeBatch, "run_cut_short", false},
-		"grows_while_it_gathers":    {estimator.High, 3 * largeBatch, "run_cut_short", false},
-		"ends_before":               {estimator.High, 0, "run_cut_short", true},
-		"ends_behind":               {estimator.Low, 0, "later.py line", true},
-		"validates_more_at_the_end": {estimator.Exact, 2 * largeBatch, "", true},
-		"takes_long_at_the_end":     {estimator.Low, 0, "later.py line", false},
-		"grows_late":                {estimator.Low, 0, "later.py line 55, ", true},
-		"trains_otherwise_late":     {estimator.Low, 0, "later.py line 63, ", false},
-		"validates_more_behind":     {estimator.Low, 0, "later.py line 71", false},
-		"evaluates_late":            {estimator.High, 0, "an evaluation was not reached (later.py line 79, ", false},
-		"ordinary":                  {estimator.High, 0, "steps were seen: memory", true},
-	} {
-		if !want.always && os.Getenv("GRESIZE_NIGHTLY") == "" {
-			continue
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := runPython(t, "2.6.0", 1, []string{"testdata/later.py", name})
-			e := o.estimate(t, trace.Stopped)
-			var said []string
-			for _, r := range e.Reasons {
-				said = append(said, r.Code+": "+r.Detail)
-			}
-			if o.failed || e.Confidence != want.confidence || e.Ranks[0].PeakAllocatedBytes < want.atLeast || !strings.Contains(strings.Join(said, "\n"), want.says) {
-				t.Errorf("failed %v, confidence %s, allocated %d, %q\n%s", o.failed, e.Confidence, e.Ranks[0].PeakAllocatedBytes, said, o.output)
-			}
-		})
-	}
-}
 
 // runEach runs cases of a script in processes that are forked from one that has imported PyTorch: a start of it for each would take minutes.
 func runEach(t *testing.T, release, script string, cases []string, more ...string) map[string]*outcome {
@@ -60,7 +22,7 @@ func runEach(t *testing.T, release, script string, cases []string, more ...strin
 			t.Fatal(err)
 		}
 	}
-	all := runInterpreter(t, torchtest.Python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), append(more, "GRESIZE_PROBE_SECONDS=300")...)
+	all := runInterpreter(t, torchtest.Python(t, release), 1, append([]string{"testdata/each.py", root, script}, cases...), append([]string{"GRESIZE_PROBE_SECONDS=300"}, more...)...)
 	outcomes := map[string]*outcome{}
 	for _, name := range cases {
 		o := &outcome{output: all.output, failed: all.failed || strings.Contains(all.output, "failed: "+name+"\n")}
@@ -73,97 +35,73 @@ func runEach(t *testing.T, release, script string, cases []string, more ...strin
 	return outcomes
 }
 
-// TestWhatALaterStepMayNeed: programs that need more later, in whatever way they come to it, have no `high`; and those whose steps stay as they are keep it.
+// TestWhatALaterStepMayNeed: what programs need later, in whatever way they come to it, is in the figure, or the answer is low; and those whose steps stay as they are keep high.
 func TestWhatALaterStepMayNeed(t *testing.T) {
-	type row struct{ name, code, says string }
-	const covered = "the interval covers that"
+	// seen is a row whose figure has what comes later, in MiB at least; needsNoMore one that has nothing to see; any other says why it is low.
+	type row struct {
+		name, says string
+		seen       int64
+	}
+	const needsNoMore, covered = "", "the interval covers that"
+	const grows, phase, vary = "memory_grows: ", "phase_not_reached: ", "batches_vary: "
 	for _, group := range []struct {
 		script string
 		rows   []row
-		always bool // the others are run every night
+		always bool // the others are run every night: each goes on for as long as something new comes
 	}{
 		{"testdata/ahead.py", []row{
-			{"sizes_of_a_tuple", "phase_not_reached", ""}, {"derived", "phase_not_reached", "line 88, 50997 steps"}, {"helper_allocates", "phase_not_reached", "19997 steps"},
-			{"keeps_some", "memory_grows", "ahead.py line"}, {"items_grow", "batches_vary", "Items gave (1, 64, 512) and (1, 588, 512)"}, {"at_the_end", "phase_not_reached", "beside the loop or after it may take memory: ahead.py line 31"},
+			{name: "derived", seen: 900}, {name: "sizes_of_a_tuple", seen: 900}, {name: "in_a_bar", seen: 900}, {name: "at_the_end", seen: 190},
+			{name: "keeps_some", says: grows + "each of the last steps left"}, {name: "by_chance", says: phase + "what was not run may take more memory: ahead.py line"}, {name: "by_a_plan", says: phase},
 		}, true},
-		{"testdata/usual.py", []row{{"epochs", "", ""}, {"step_counter", "", ""}, {"slices", "", ""}, {"trainer", "", ""}, {"asks_for_settings", "", ""}, {"several_optimizers", "", ""}, {"master_weights", "", ""}}, true},
+		{"testdata/usual.py", []row{{name: "epochs"}, {name: "step_counter"}, {name: "several_optimizers"}}, true},
+		{"testdata/lists.py", []row{{name: "tasks_by_chance", says: phase + "what was not run may take more memory: a data loader of TensorDataset"}, {name: "functions_by_chance", says: phase}}, true},
+		{"testdata/kept.py", []row{{name: "losses", says: covered}, {name: "outputs", says: grows}, {name: "a_queue"}}, true},
 		{"testdata/ahead.py", []row{
-			{"sizes_of_a_setting", "phase_not_reached", ""}, {"sizes_by_arithmetic", "phase_not_reached", ""}, {"sizes_doubled", "phase_not_reached", ""},
-			{"part_of_a_sequence", "phase_not_reached", ""}, {"wider_models", "phase_not_reached", ""}, {"setting_of_a_table", "phase_not_reached", "19997 steps"},
-			{"a_float", "phase_not_reached", "19998 steps"}, {"two_deep", "phase_not_reached", "19997 steps"}, {"copies", "phase_not_reached", ""}, {"far", "phase_not_reached", "4999997 steps"},
+			{name: "sizes_of_a_setting", seen: 900}, {name: "sizes_by_arithmetic", seen: 8700}, {name: "sizes_doubled", seen: 1800}, {name: "part_of_a_sequence", seen: 900},
+			{name: "wider_models", seen: 49}, {name: "setting_of_a_table", seen: 69}, {name: "a_float", seen: 900}, {name: "two_deep", seen: 900}, {name: "copies", seen: 21}, {name: "far", seen: 900}, {name: "helper_allocates", seen: 190},
 		}, false},
 		{"testdata/ahead.py", []row{
-			{"another_epoch", "phase_not_reached", ""}, {"counts_epochs", "phase_not_reached", ""}, {"gathers_more", "phase_not_reached", ""}, {"keeps_all", "memory_grows", "512 bytes"},
-			{"average_begins_late", "phase_not_reached", ""}, {"model_counts", "phase_not_reached", ""}, {"a_hook_counts", "memory_grows", ""}, {"by_chance", "phase_not_reached", ""},
-			{"after_a_time", "phase_not_reached", ""}, {"a_generator_grows", "phase_not_reached", ""},
+			{name: "another_epoch", seen: 900}, {name: "counts_epochs", says: phase}, {name: "keeps_all", says: grows}, {name: "average_begins_late", seen: 69}, {name: "model_counts", seen: 120},
+			{name: "a_hook_counts", says: grows}, {name: "after_a_time", says: phase}, {name: "a_generator_grows", says: grows},
 		}, false},
 		{"testdata/ahead.py", []row{
-			{"a_stream_grows", "phase_not_reached", ""}, {"a_collate_grows", "phase_not_reached", ""}, {"lengths_vary", "batches_vary", ""},
-			{"a_thread_waits", "phase_not_reached", "beside the loop"}, {"a_thread_sleeps", "phase_not_reached", "beside the loop"}, {"when_it_goes", "phase_not_reached", "beside the loop"},
+			{name: "enumerated", seen: 900}, {name: "beside_others", seen: 900}, {name: "backwards", seen: 900}, {name: "by_a_bar_of_a_library", seen: 900},
+			{name: "items_grow", says: vary + "a later batch may be larger: Items gave (1, 64, 512) and (1, 588, 512)"}, {name: "lengths_vary", says: vary}, {name: "a_collate_grows"},
+			{name: "a_thread_waits", says: phase + "what runs beside the loop"}, {name: "a_thread_sleeps", says: phase}, {name: "when_it_goes", seen: 140},
 		}, false},
 		{"testdata/ahead.py", []row{
-			{"gradients_by_a_question", "phase_not_reached", ""}, {"a_context_is_chosen", "phase_not_reached", ""}, {"thaws_by_a_question", "phase_not_reached", ""},
-			{"thaws_in_passing", "phase_not_reached", "19997 steps"}, {"by_a_plan", "phase_not_reached", ""}, {"deeper", "phase_not_reached", ""}, {"a_property", "phase_not_reached", ""},
-		}, true},
-		{"testdata/ahead.py", []row{
-			{"updates_a_setting", "phase_not_reached", "19997 steps"}, {"a_sum_of_more", "phase_not_reached", ""}, {"a_list_times_more", "phase_not_reached", ""},
-			{"goes_round_more", "phase_not_reached", ""}, {"by_chance_of_torch", "phase_not_reached", ""}, {"keeps_by_key", "memory_grows", ""}, {"keeps_on_a_heap", "memory_grows", ""},
+			{name: "gradients_by_a_question", seen: 21}, {name: "a_context_is_chosen", seen: 21}, {name: "thaws_by_a_question", seen: 21}, {name: "thaws_in_passing", seen: 21}, {name: "deeper", seen: 45}, {name: "a_property", seen: 900},
+			{name: "updates_a_setting", seen: 900}, {name: "a_list_times_more", seen: 1700}, {name: "by_chance_of_torch", says: phase}, {name: "keeps_by_key", says: grows}, {name: "keeps_on_a_heap", says: grows},
 		}, false},
 		{"testdata/evaluations.py", []row{
-			{"a_larger_batch", "phase_not_reached", ""}, {"a_loader_is_made", "phase_not_reached", ""}, {"a_trainer_with_a_larger_batch", "phase_not_reached", "every 500 steps with batches of 4096, not 8"}, {"samples_more", "phase_not_reached", ""},
-			{"the_same_batch", "run_cut_short", "an evaluation was not reached"}, {"estimates_its_loss", "run_cut_short", "an evaluation was not reached"},
-			{"the_same_loader", "run_cut_short", "an evaluation was not reached"}, {"samples_few", "run_cut_short", "an evaluation was not reached"},
-		}, true},
+			{name: "a_larger_batch", seen: 21}, {name: "a_loader_is_made", seen: 200}, {name: "samples_more", seen: 200}, {name: "a_larger_batch_is_made", seen: 21}, {name: "a_loader_is_made_by_a_setting", seen: 200},
+			{name: "samples_more_from_a_loader", seen: 200}, {name: "starts_from_zeros", seen: 21}, {name: "the_whole_data_set", seen: 600}, {name: "larger_parts", seen: 70}, {name: "without_a_cast", seen: 21}, {name: "a_method", seen: 74},
+			{name: "counts_beside_the_step", seen: 200}, {name: "rows_of_a_list", seen: 80}, {name: "by_callbacks", seen: 21}, {name: "gathers_outputs", says: grows},
+		}, false},
 		{"testdata/evaluations.py", []row{
-			{"a_larger_batch_is_made", "phase_not_reached", ""}, {"a_loader_is_made_by_a_setting", "phase_not_reached", ""},
-			{"samples_more_from_a_loader", "phase_not_reached", ""}, {"starts_from_zeros", "phase_not_reached", ""}, {"the_whole_data_set", "phase_not_reached", ""},
-			{"larger_parts", "phase_not_reached", ""}, {"without_a_cast", "phase_not_reached", ""}, {"a_method", "phase_not_reached", ""},
-			{"counts_beside_the_step", "phase_not_reached", "evaluations.py line"}, {"rows_of_a_list", "phase_not_reached", "evaluations.py line"},
-			{"as_many_rows_of_a_list", "run_cut_short", "an evaluation was not reached"}, {"a_trainer_keeps_all", "memory_grows", "eval_accumulation_steps"}, {"a_trainer_with_the_same_batch", "run_cut_short", "every 500 steps"},
-			{"by_callbacks", "phase_not_reached", ""}, {"gathers_outputs", "memory_grows", "batches were not read, and each leaves 131072 bytes"}, {"gathers_numbers", "", ""},
-			{"the_same_noise", "run_cut_short", "an evaluation was not reached"}, {"with_a_cast", "run_cut_short", "an evaluation was not reached"},
+			{name: "the_same_batch"}, {name: "estimates_its_loss"}, {name: "the_same_loader"}, {name: "samples_few"}, {name: "as_many_rows_of_a_list"}, {name: "a_trainer_with_the_same_batch"},
+			{name: "gathers_numbers"}, {name: "the_same_noise"}, {name: "with_a_cast"},
 		}, false},
 		{"testdata/found.py", []row{
-			{"lookahead_late", "phase_not_reached", "found.py line"}, {"grid_comprehended", "phase_not_reached", "found.py line"}, {"keeps_an_epoch", "memory_grows", "found.py line"},
-		}, true},
-		{"testdata/found.py", []row{{"lookahead_soon", "", ""}, {"grid_of_rates", "", ""}}, true},
-		{"testdata/found.py", []row{
-			{"averages_late", "phase_not_reached", "found.py line"}, {"statistics_of_each", "phase_not_reached", "found.py line"}, {"a_callback", "phase_not_reached", "found.py line"},
-			{"grid_of_a_list", "phase_not_reached", "found.py line"}, {"grid_in_a_loop", "phase_not_reached", ""}, {"sums_losses", "memory_grows", "batches were not read"}, {"crops_grow", "phase_not_reached", "found.py line"},
+			{name: "lookahead_late", seen: 70}, {name: "averages_late", seen: 70}, {name: "statistics_of_each", seen: 70}, {name: "a_callback", seen: 70}, {name: "grid_comprehended", seen: 500}, {name: "grid_in_a_loop", seen: 500},
+			{name: "grid_of_a_list", seen: 500}, {name: "keeps_an_epoch", says: grows}, {name: "sums_losses", says: grows},
+			{name: "lookahead_soon"}, {name: "averages_soon"}, {name: "grid_of_rates"}, {name: "a_log"}, {name: "keeps_a_loss"},
 		}, false},
-		{"testdata/found.py", []row{{"averages_soon", "", ""}, {"a_log", "", ""}, {"keeps_a_loss", "", ""}}, false},
 		{"testdata/kept.py", []row{
-			{"losses", "memory_grows", "000 steps leave 15360000: the interval covers that"}, {"losses_for_ever", "memory_grows", "1000000 steps leave 512000000: the interval covers that"}, {"outputs", "memory_grows", "131072 bytes"},
-		}, true},
-		{"testdata/kept.py", []row{
-			{"in_a_table", "memory_grows", "kept.py line"}, {"sums_of_lists", "memory_grows", "kept.py line"}, {"after_epochs", "memory_grows", "kept.py line"},
-			{"joins", "memory_grows", "kept.py line"}, {"joins_in_an_object", "memory_grows", "kept.py line"}, {"some_losses", "memory_grows", covered}, {"a_queue", "", ""},
-		}, true},
-		{"testdata/kept.py", []row{{"prefetches", "memory_grows", "record_stream"}, {"prefetches_and_waits", "", ""}}, true},
-		{"testdata/kept.py", []row{{"sums_of_tuples", "memory_grows", "kept.py line"}, {"joins_in_a_buffer", "memory_grows", "kept.py line"}, {"begins_anew", "", ""}}, false},
+			{name: "in_a_table", says: grows}, {name: "sums_of_lists", says: grows}, {name: "sums_of_tuples", says: grows}, {name: "joins", says: grows}, {name: "joins_in_an_object", says: grows}, {name: "joins_in_a_buffer", says: grows},
+			{name: "after_epochs", says: covered}, {name: "prefetches", says: grows + "each step leaves"}, {name: "prefetches_and_waits"}, {name: "begins_anew"},
+		}, false},
 		{"testdata/lists.py", []row{
-			{"drawn_at_random", "batches_vary", "(lists.py line 56) has items of length 4000, and the longest so far had 32"}, {"in_buckets", "batches_vary", "length 512"},
-			{"of_a_class", "batches_vary", "length 4000"}, {"of_a_data_set", "batches_vary", "4000"}, {"tasks_by_chance", "phase_not_reached", "samples of (4096,), 16 in a batch"},
-			{"functions_by_chance", "phase_not_reached", "lists.py line"},
-		}, true},
-		{"testdata/lists.py", []row{
-			{"padded_to_all", "", ""}, {"cut_to_a_length", "", ""}, {"parts_of_documents", "", ""}, {"of_one_length", "", ""}, {"a_mixture_of_one_size", "", ""}, {"replays", "", ""},
-		}, true},
-		{"testdata/lists.py", []row{
-			{"sorted_by_length", "batches_vary", "length 1009"}, {"batches_are_made_before", "batches_vary", "length 519"}, {"examples_of_a_table", "batches_vary", "length 4000"},
-			{"a_mixture", "phase_not_reached", "samples of (4096,)"}, {"rows_of_a_file", "batches_vary", "2000"}, {"texts_of_a_list", "batches_vary", "in what was made of it"},
-			{"an_agent", "run_cut_short", "an evaluation was not reached"}, {"tensors_by_chance", "batches_vary", "length 4096"},
+			{name: "drawn_at_random", seen: 1100}, {name: "sorted_by_length", seen: 300}, {name: "of_a_class", seen: 1100}, {name: "a_mixture", says: phase}, {name: "rows_of_a_file", says: vary},
+			{name: "padded_to_all"}, {name: "cut_to_a_length"}, {name: "parts_of_documents"}, {name: "of_one_length"}, {name: "a_mixture_of_one_size"}, {name: "replays"}, {name: "an_agent"},
 		}, false},
 		{"testdata/sweeps.py", []row{
-			{"maps", "phase_not_reached", "sweeps.py line"}, {"keywords", "phase_not_reached", "sweeps.py line"}, {"jobs", "phase_not_reached", "sweeps.py line"}, {"drawn_settings", "phase_not_reached", ""}, {"folds_are_kept", "memory_grows", ""}, {"a_study", "phase_not_reached", "sweeps.py line"},
-		}, true},
-		{"testdata/sweeps.py", []row{{"maps_rates", "", ""}, {"a_study_of_a_rate", "", ""}, {"seeds", "", ""}, {"folds", "", ""}, {"read_by_threads", "", ""}}, true},
-		{"testdata/sweeps.py", []row{
-			{"maps_a_lambda", "phase_not_reached", ""}, {"threads", "phase_not_reached", ""}, {"product_of_a_table", "phase_not_reached", ""}, {"nested_tables", "phase_not_reached", ""},
-			{"command_lines", "phase_not_reached", ""}, {"positions", "phase_not_reached", ""}, {"weights_are_kept", "memory_grows", ""}, {"a_random_search_of_rates", "", ""}, {"smaller_ones", "", ""}, {"jobs_of_rates", "", ""},
+			{name: "maps", seen: 200}, {name: "maps_a_lambda", seen: 200}, {name: "threads", seen: 200}, {name: "product_of_a_table", seen: 200}, {name: "keywords", seen: 200}, {name: "nested_tables", seen: 200},
+			{name: "command_lines", seen: 200}, {name: "positions", seen: 200}, {name: "jobs", seen: 200}, {name: "drawn_settings", seen: 200}, {name: "folds_are_kept", seen: 110}, {name: "weights_are_kept", seen: 90},
+			{name: "maps_rates"}, {name: "a_study_of_a_rate"}, {name: "seeds"}, {name: "folds"}, {name: "read_by_threads"}, {name: "a_random_search_of_rates"}, {name: "smaller_ones"}, {name: "jobs_of_rates"},
 		}, false},
-		{"testdata/matching.py", []row{{"a_case", "phase_not_reached", "19997 steps"}}, false},
-		{"testdata/usual.py", []row{{"two_networks", "", ""}, {"phases_of_an_epoch", "", ""}, {"gathers", "", ""}, {"asks_for_its_names", "", ""}}, false},
+		{"testdata/matching.py", []row{{name: "a_case", seen: 800}}, false},
+		{"testdata/usual.py", []row{{name: "slices"}, {name: "trainer"}, {name: "asks_for_settings"}, {name: "master_weights"}, {name: "two_networks"}, {name: "phases_of_an_epoch"}, {name: "gathers"}, {name: "asks_for_its_names"}}, false},
 	} {
 		if !group.always && os.Getenv("GRESIZE_NIGHTLY") == "" {
 			continue
@@ -173,23 +111,48 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 			names = append(names, r.name)
 		}
 		t.Run(strings.Join(names, "+"), func(t *testing.T) {
-			t.Parallel()
-			outcomes := runEach(t, "2.6.0", group.script, names)
+			outcomes := runEach(t, "2.6.0", group.script, names, inTimeLapse)
 			for _, r := range group.rows {
 				o := outcomes[r.name]
 				e := o.estimate(t, trace.Stopped)
-				want, found := estimator.High, r.code == ""
-				if r.code != "" && r.code != "run_cut_short" && !strings.HasSuffix(r.says, covered) {
-					want = estimator.Low
+				said := reasonsText(e)
+				if doubted := doubtsLater(e); doubted != (r.says != needsNoMore && r.says != covered) || !strings.Contains(said, r.says) || e.Ranks[0].PeakAllocatedBytes < r.seen*mib {
+					t.Errorf("%s: confidence %s, %d MiB allocated, %q\n%s", r.name, e.Confidence, e.Ranks[0].PeakAllocatedBytes>>20, said, o.output)
 				}
-				for _, reason := range e.Reasons {
-					found = found || reason.Code == r.code && strings.Contains(reason.Detail, r.says)
-				}
-				if o.failed || !o.reports.Stopped || e.Confidence != want || !found {
-					t.Errorf("%s: failed %v, stopped %v, confidence %s, %q\n%s", r.name, o.failed, o.reports.Stopped, e.Confidence, e.Reasons, o.output)
+				if o.failed || !o.reports.Stopped {
+					t.Errorf("%s: failed %v, stopped %v\n%s", r.name, o.failed, o.reports.Stopped, o.output)
 				}
 			}
 		})
+	}
+}
+
+// doubtsLater says whether an answer is low by what may come later; one of one side of the values may be low by these.
+func doubtsLater(e estimator.Estimate) bool {
+	return slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool {
+		return r.Code == "phase_not_reached" || r.Code == "batches_vary" && !strings.Contains(r.Detail, "covers") || r.Code == "memory_grows" && !strings.Contains(r.Detail, "covers") || r.Code == "peak_still_rising"
+	})
+}
+
+// TestTheFirstAnswer: a run that ends at its first answer is low where a block that was not run may still come and take memory.
+func TestTheFirstAnswer(t *testing.T) {
+	for _, script := range []struct {
+		name string
+		low  map[string]bool // case -> whether it is
+	}{
+		{"testdata/ahead.py", map[string]bool{"derived": true, "counts_epochs": true, "by_chance": true, "sizes_of_a_tuple": true, "another_epoch": true, "thaws_in_passing": true}},
+		{"testdata/lapse.py", map[string]bool{"a_search": true}}, // by a library's loop
+		{"testdata/usual.py", map[string]bool{"epochs": false, "step_counter": false, "gathers": false}},
+		{"testdata/later.py", map[string]bool{"grows_late": true, "validates_more_behind": true, "ordinary": false}},
+	} {
+		names := slices.Sorted(maps.Keys(script.low))
+		outcomes := runEach(t, "2.6.0", script.name, names)
+		for _, name := range names {
+			o := outcomes[name]
+			if e := o.estimate(t, trace.Stopped); o.failed || doubtsLater(e) != script.low[name] {
+				t.Errorf("%s: failed %v, confidence %s, %q\n%s", name, o.failed, e.Confidence, reasonsText(e), o.output)
+			}
+		}
 	}
 }
 

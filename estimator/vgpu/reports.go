@@ -191,6 +191,8 @@ type Reports struct {
 	Stopped bool
 	// TimeLapse says that a process goes on after its first answer.
 	TimeLapse bool
+	// NotRun are blocks of the program that were not run and that may take memory, though nothing says that they will be run.
+	NotRun []string
 	// BudgetSpent says that the run was ended on purpose because its time was over.
 	BudgetSpent bool
 	// OutOfMemory says that an allocation was refused and the program did not get over it.
@@ -437,6 +439,11 @@ func sumUp(processes []process) (Reports, error) {
 			r.CPUOnly = r.CPUOnly && py.Reason == reasonCPUOnly
 			r.Stopped = r.Stopped || py.Reason == reasonStopped
 			r.TimeLapse = r.TimeLapse || py.TimeLapse == lapseOn
+			for _, place := range placesAhead(py.NotRun) {
+				if !slices.Contains(r.NotRun, place) && len(r.NotRun) < placesMost {
+					r.NotRun = append(r.NotRun, place)
+				}
+			}
 			r.BudgetSpent = r.BudgetSpent || py.Reason == reasonBudgetSpent
 			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
 			if py.Reason == reasonRunning && py.CUDAInitialized && !p.usedGPU() && !failed {

@@ -40,6 +40,8 @@ type Options struct {
 	Seconds float64
 	// Quick ends the run once a first answer is known; the program is not followed in time-lapse then.
 	Quick bool
+	// Followed says of such a run that a run like it was followed in time-lapse: what that said of the blocks that were not run holds for this one.
+	Followed bool
 	// Values is the policy by which questions are answered that only a kernel could answer; empty means PolicyLow.
 	Values string
 	// WithoutPython leaves the Python layer out: a job on a virtual card then runs to its own end.
@@ -88,6 +90,9 @@ func Environment(o Options, base []string) ([]string, error) {
 	}
 	if o.Quick {
 		env = append(env, "GRESIZE_PROBE_QUICK=1")
+	}
+	if o.Quick && o.Followed {
+		env = append(env, "GRESIZE_PROBE_FOLLOWED=1")
 	}
 	if o.Values != "" {
 		env = append(env, "GRESIZE_VGPU_VALUES="+o.Values)

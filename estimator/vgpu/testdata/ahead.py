@@ -4,7 +4,9 @@ import atexit
 import contextlib
 import copy
 import heapq
+import itertools
 import multiprocessing
+import os
 import random
 import sys
 import threading
@@ -503,6 +505,46 @@ def keeps_on_a_heap():
         if i % 5000 == 4999:
             heapq.heappush(heap, (i, x.detach()))
         backward(x)
+
+
+def bar(turns, text=""):
+    for turn in turns:
+        yield turn
+
+
+def in_a_bar():
+    """What shows how far it is goes through the range."""
+    for i in bar(range(MANY), text="trains"):
+        step(LARGE if i > 20000 else SMALL)
+
+
+def enumerated():
+    for n, i in enumerate(range(5, MANY)):
+        if n == 20000:
+            step(LARGE)
+        step(SMALL)
+
+
+def beside_others():
+    for i, rate in zip(range(MANY), itertools.repeat(0.1)):
+        if i // 1000 > 50:
+            step(LARGE)
+        step(SMALL)
+
+
+def backwards():
+    for left in reversed(range(MANY)):
+        if left == 1000:
+            step(LARGE)
+        step(SMALL)
+
+
+def by_a_bar_of_a_library():
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "site-packages"))
+    from tqdm import trange
+
+    for i in trange(MANY, desc="trains"):
+        step(LARGE if i > 20000 else SMALL)
 
 
 model = make()

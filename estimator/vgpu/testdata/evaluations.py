@@ -51,7 +51,7 @@ def loop_of_a_loader(evaluate):
 
 @torch.no_grad()
 def of_more_rows():
-    print(model(batch(4 * BATCH)).mean())
+    model(batch(4 * BATCH)).mean().item()
 
 
 def a_larger_batch():
@@ -61,7 +61,7 @@ def a_larger_batch():
 @torch.no_grad()
 def of_more_made():
     n = 4 * BATCH
-    print(model(made(n)).mean())
+    model(made(n)).mean().item()
 
 
 def a_larger_batch_is_made():
@@ -152,7 +152,7 @@ def starts_from_zeros():
 
 @torch.no_grad()
 def of_all():
-    print(model(data.cuda()).mean())
+    model(data.cuda()).mean().item()
 
 
 def the_whole_data_set():
@@ -171,7 +171,7 @@ def larger_parts():
 
 @torch.no_grad()
 def same_rows():
-    print(model(batch(BATCH)).mean())
+    model(batch(BATCH)).mean().item()
 
 
 def without_a_cast():
@@ -321,7 +321,7 @@ fixed = torch.randn(BATCH, WIDTH, device="cuda")
 def show():
     rows, width = fixed.shape
     noise = torch.randn(rows, width, device="cuda")
-    print(model(fixed).mean(), model(noise).mean())
+    model(fixed).mean().item(), model(noise).mean().item()
 
 
 def the_same_noise():

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from . import light, sources
+from . import sources
 
 MOST_PLACES = 8
 # As long as this a training goes on for processes of its own that may be about to use the card, and have not yet.
@@ -71,11 +71,11 @@ def _has_objects(cls):
     return any(type(o) is cls for o in gc.get_objects()) or any(type(o) is cls for o in gc.get_referrers(cls))
 
 
-def places(scale, children):
-    """Where those functions are that may take memory of the card, and whether another process may be about to."""
+def places(blocks, children):
+    """Where those functions are that were not run and may take memory of the card, and whether another process may be about to."""
     found = ["a process that it started and that was not seen whole"] if children.answer else []
     for function in _waiting():
-        if sources.is_users_function(function) and scale.function(function, None, None, []) == light.CHANGES:
+        if sources.is_users_function(function) and blocks.function(function):
             code = sources.code_of(function)
             text = "%s line %d" % (os.path.basename(code.co_filename), code.co_firstlineno)
             if text not in found and len(found) < MOST_PLACES:

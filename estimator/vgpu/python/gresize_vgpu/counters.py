@@ -23,6 +23,8 @@ STEPS_AFTER = 3
 MOST_TRIED = 3 * turning.MOST_OF_A_KIND  # for one answer of one test
 # What looking for such steps may cost of the processor, of one training.
 MOST_LOOKING_SECONDS = 3.0
+# Of a program that does not say how many steps it makes; more are rarely made.
+UNTOLD_STEPS = 1000000
 PLAIN = ("Namespace", "SimpleNamespace")
 
 
@@ -32,6 +34,7 @@ class Counters:
     def __init__(self, peak, fault):
         self.peak, self.fault = peak, fault
         self.optimizer = 0  # the id of the one whose steps are counted
+        self.rising = {}  # as of a loop
         self.left_out = self.unsettled = self.retired = False
         self.trainings = 0
         self.answered, self.notes = set(), None
@@ -100,10 +103,8 @@ class Counters:
         if self.landed is not None:
             (question, answer), peak = self.landed
             self.landed = None
-            if self.peak() > peak:
-                question.needed[answer] += 1
-                if question.needed[answer] > turning.MOST_OF_A_KIND:
-                    question.needed[answer], self.unsettled = 0, True
+            if question.rose(answer, self.peak() - peak):
+                self.rising[question.place[:2]] = question.rise[answer] / turning.MOST_OF_A_KIND * self.notes.times(question, answer) * UNTOLD_STEPS // turning.MOST_TURNS
         if self.notes is None or self.notes.given_up or self.spent > MOST_LOOKING_SECONDS:
             self.unsettled = self.unsettled or self.notes is not None
             return None

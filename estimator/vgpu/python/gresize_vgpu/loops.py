@@ -9,7 +9,7 @@ import dis
 import sys
 import time
 
-from . import counters, sources, turning
+from . import counters, leaves, sources, turning
 
 # Of the time that is left, for the turns of a loop before any is left out: at its first time, and an n-th of the second share at its n-th; for one around others.
 FIRST_SHARE, NEXT_SHARE, OUTER_SHARE = 0.08, 0.04, 0.4
@@ -17,15 +17,24 @@ MOST_SECONDS = 3.0
 # At least so many turns come before any is left out, and after each that was gone on to, so many steps of an optimizer or so many turns.
 FIRST_TURNS, STEPS_AFTER, TURNS_AFTER = 4, 2, 66
 BETWEEN = 4
+# Turns in a row that raised the peak, of a loop that has not ended: more are no chance.
+MOST_BY_CHANCE = 3
+# What goes through a range of its own for whoever calls it.
+PASSES_ON = ("tqdm.std", "tqdm.asyncio", "tqdm.notebook")
+MOST_ROWS = 40  # from a range to the loop
 
 
 class Loops:
-    def __init__(self, lapse, peak, fault):
-        self.lapse, self.peak, self.fault = lapse, peak, fault
+    def __init__(self, lapse, peak, held, fault):
+        self.lapse, self.peak, self.held, self.fault = lapse, peak, held, fault
+        self.open = []  # how many turns the loops have that are gone through now
+        self.leaving = []  # what turns leave, and how many there are, of each loop in time-lapse
+        self.steps_leave = leaves.Leaves(held)  # of a training without such loops
         self.steps = 0  # of all optimizers
         self.counters = counters.Counters(peak, fault)
-        self.ran = set()  # (file, line) of the program's that called for a step in time-lapse
+        self.rising = {}  # (file, line) of a test -> what turns with one of its answers would need in all, where each needed more than the one before
         self.noted = []  # what was asked in each loop
+        self.going = []  # what is asked in those that go on
         self.inner = []  # loops that leave out turns by themselves, the innermost last, and whether others are in them
         self.begun = 0  # loops, and passes over loaders, in time-lapse
         self.left_out = False
@@ -40,26 +49,39 @@ class Loops:
         for _ in range(60):
             if frame is None:
                 break
-            self._arm(frame.f_globals)
+            self.arm_module(frame.f_globals)
             frame = frame.f_back
         for module in list(sys.modules.values()):
             space = getattr(module, "__dict__", None)
             if type(space) is dict:
-                self._arm(space)
+                self.arm_module(space)
 
-    def _arm(self, space):
+    def arm_module(self, space):
         if id(space) in self._armed:
             return
         self._armed.add(id(space))
         name = space.get("__file__")
-        if not self.retired and isinstance(name, str) and "range" not in space and sources.is_users(name) and not any(_is_compiled(v) for v in list(space.values())):
+        if not self.retired and isinstance(name, str) and "range" not in space and (sources.is_users(name) or space.get("__name__") in PASSES_ON) and not any(_is_compiled(v) for v in list(space.values())):
             space["range"] = self.range
             self.given.append(space)
 
     def stepped(self, optimizer, frame):
         """An optimizer has stepped, in time-lapse."""
-        self.ran.update((f.f_code.co_filename, f.f_lineno) for f in counters.running(frame).values())
+        if not self.leaving:
+            self.steps_leave.turn()
         self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), not self.inner or self.inner[-1][0])
+
+    def leaves(self):
+        """(bytes, times): what each turn leaves that was not run, of the loop of which that is the most."""
+        found = [(left.bytes(), count) for left, count in self.leaving] or [(self.steps_leave.bytes(), counters.UNTOLD_STEPS)]
+        return max(found, key=lambda left: left[0] * left[1])
+
+    def steps_in_all(self, fed):
+        """How many steps a program makes whose loops are open, if they say so. fed: of a loader that feeds them, how many batches it has."""
+        product = 1
+        for count in self.open:
+            product *= max(count, 1)
+        return product * (fed or 1) if self.open else counters.UNTOLD_STEPS
 
     def retire(self, _=None):
         """A compiler reads the program's own source, and wants to find Python's range there."""
@@ -70,41 +92,51 @@ class Loops:
                 del space["range"]
 
     def span(self, span, frame):
-        """What a call of range gives: the range itself, but where a loop takes its turns from it at once."""
+        """What a call of range gives: the range itself, but where a loop takes its turns from it, at once or by way of something that goes through it."""
         place = frame.f_code, frame.f_lasti
         if place not in self._places:
-            self._places[place] = _is_gone_through(*place)
-        return self._turns(span, place) if self._places[place] and len(span) > FIRST_TURNS else span
+            passes_on = frame.f_globals.get("__name__") in PASSES_ON
+            self._places[place] = (_Span if passes_on else None) if not sources.is_users(frame.f_code.co_filename) else _goes_into(*place)
+        kind = self._places[place]
+        return kind(self, span, place) if kind is not None and len(span) > FIRST_TURNS else span
 
-    def _turns(self, span, place):
+    def turns(self, span, place):
         steps, lapse = self.steps, self.lapse
-        for turn, value in enumerate(span):
-            yield value
-            if lapse.active and self.steps != steps:
-                break
-            steps = self.steps
-        else:
-            return
-        for value in self._in_time_lapse(span, place, turn + 1):
-            yield value
+        self.open.append(len(span))
+        try:
+            for turn, value in enumerate(span):
+                yield value
+                if lapse.active and self.steps != steps:
+                    break
+                steps = self.steps
+            else:
+                return
+            for value in self._in_time_lapse(span, place, turn + 1):
+                yield value
+        finally:
+            self.open.remove(len(span))
 
     def _in_time_lapse(self, span, place, turn):
         count, notes = len(span), turning.Notes(span)
         self.noted.append(notes)
+        self.going.append(notes)
         visits = self.visits[place] = self.visits.get(place, 0) + 1
         share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
-        begin, left = time.process_time(), self.lapse.left_seconds()
-        until, run, outer = begin + min(share * left, MOST_SECONDS), 0, False
+        begin, seconds = time.process_time(), self.lapse.left_seconds()
+        until, run, outer = begin + min(share * seconds, MOST_SECONDS), 0, False
+        left = leaves.Leaves(self.held)
+        self.leaving.append((left, count))
         self.begun += 1
         stands = [False]
         self.inner.append(stands)
         try:
             while turn < count:
                 begun = self.begun
+                self.looking(left.turn)
                 yield notes.number(turn)
                 turn, run = turn + 1, run + 1
                 if not outer and self.begun != begun:
-                    outer, until = True, begin + OUTER_SHARE * left
+                    outer, until = True, begin + OUTER_SHARE * seconds
                     stands[0] = True
                 if run >= FIRST_TURNS and time.process_time() > until:
                     break
@@ -113,11 +145,27 @@ class Loops:
                 for value in self._landings(notes, turn, count, outer):
                     yield value
         finally:
+            self.going = [other for other in self.going if other is not notes]
             self.inner = [other for other in self.inner if other is not stands]
 
     def places(self):
-        """(file, line) of what led to a step since the first answer, and of the program's tests that had either answer."""
-        return self.ran | self.counters.places().union(*[notes.places() for notes in self.noted])
+        """(file, line) of the program's tests that had either answer."""
+        return self.counters.places().union(*[notes.places() for notes in self.noted])
+
+    def rising_so_far(self):
+        """As rising, of loops that go on: where each turn so far that was gone on to for an answer has raised the peak."""
+        found = dict(self.rising)
+        for notes in self.going:
+            for question in list(notes.questions.values()):
+                for answer, rise in question.rise.items():
+                    times = question.needed[answer] - turning.NEEDED
+                    if times >= MOST_BY_CHANCE and question.came[answer] <= question.needed[answer]:
+                        found[question.place[:2]] = rise / times * notes.times(question, answer)
+        return found
+
+    def due(self):
+        """(file, line) where numbers are reckoned that later turns would make larger."""
+        return {place for notes in self.going for place in notes.due()}
 
     def looking(self, function, *args):
         try:
@@ -147,10 +195,8 @@ class Loops:
                 turn += 1
                 if turn >= count or self.steps >= steps + (1 if outer else STEPS_AFTER):
                     break
-            if question is not None and self.peak() > peak:
-                question.needed[answer] += 1
-                if question.needed[answer] > turning.MOST_OF_A_KIND:
-                    question.needed[answer], self.unsettled = 0, True
+            if question is not None and question.rose(answer, self.peak() - peak):
+                self.rising[question.place[:2]] = question.rise[answer] / turning.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
 
 
@@ -182,11 +228,43 @@ def _range(loops):
     return Kind("range", (), {"__module__": "builtins", "__doc__": builtins.range.__doc__})
 
 
-def _is_gone_through(code, at):
-    """Whether the result of the call at a place goes into a loop, and nowhere else."""
-    rows = list(dis.get_instructions(code))
-    for row, after in zip(rows, rows[1:]):
-        if row.offset == at or row.offset < at < after.offset:
-            following = [r.opname for r in rows[rows.index(after) :][:4] if r.opname not in ("CACHE", "NOP", "EXTENDED_ARG")]
-            return following[:1] == ["GET_ITER"] and following[1:2] == ["FOR_ITER"]
-    return False
+class _Span:
+    """A range, as far as anybody can tell, that is gone through turn by turn."""
+
+    __class__ = property(lambda self: builtins.range)
+
+    def __init__(self, loops, span, place):
+        self._loops, self._span, self._place = loops, span, place
+
+    def __iter__(self):
+        return self._loops.turns(self._span, self._place)
+
+    def __reversed__(self):
+        return self._loops.turns(self._span[::-1], self._place)
+
+    def __getattr__(self, name):
+        return getattr(self._span, name)
+
+    def __reduce__(self):
+        return builtins.range, (self._span.start, self._span.stop, self._span.step)
+
+
+def _as_range(name):
+    return lambda self, *args: getattr(self._span, name)(*args)
+
+
+_Span.__name__ = _Span.__qualname__ = "range"
+for _name in ("__len__", "__getitem__", "__contains__", "__eq__", "__ne__", "__hash__", "__repr__", "__bool__"):
+    setattr(_Span, _name, _as_range(_name))
+
+
+def _goes_into(code, at):
+    """What the result of the call at a place is to be, where a loop goes through it and nobody else has it; None where not."""
+    rows = [row for row in dis.get_instructions(code) if row.opname not in ("CACHE", "NOP", "EXTENDED_ARG")]
+    behind = next((i for i, row in enumerate(rows) if row.offset > at), len(rows))
+    for i in range(behind, min(behind + MOST_ROWS, len(rows) - 1)):
+        if rows[i].opname == "GET_ITER":
+            return (Loops.turns if i == behind else _Span) if rows[i + 1].opname == "FOR_ITER" else None
+        if not rows[i].opname.startswith(("LOAD_", "CALL", "PRECALL", "PUSH_NULL", "KW_NAMES")):
+            return None
+    return None

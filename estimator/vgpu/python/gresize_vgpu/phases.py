@@ -51,12 +51,13 @@ class Phases:
         self.steadiness, self.fault = steadiness, fault
         self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
         self.workers = set()  # processes of loaders
-        self.active = False
+        self.active = self.together = False
         self.turned = False  # a loader was ended
         self.resumed = False  # the training goes on after that
         self.steps_after = 0
         self.deadline, self.allowed = None, LEAST_SECONDS
         self.given = self.given_before = 0
+        self.length = None  # of the loader that was begun last, in batches
         self.fed = False  # the last step took a batch from a loader
         self.lapse = self.loops = None
         self.passed = {}  # (id of a data set, samples in a batch) -> Passed
@@ -117,10 +118,15 @@ class Phases:
 
         torch.save = save
 
+    def batches(self):
+        """How many batches the loader has that was read last."""
+        return self.length or 0
+
     def look_at(self, iterator, batch):
         try:
             if not hasattr(iterator, "_gresize_seen"):
                 iterator._gresize_seen = True
+                self.length = _length(iterator)
                 self.workers.update(w.pid for w in getattr(iterator, "_workers", ()))
             self.steadiness.batch(iterator, batch)
         except Exception:
@@ -245,13 +251,16 @@ class Phases:
         if self.turned:
             self.steps_after += 1
             return self.steps_after < STEPS_AFTER and not self.late()
-        # Ranks that end an epoch at different steps would wait for each other; without a loader that feeds the steps there is no epoch.
         if self.active or not self.fed or os.environ.get("WORLD_SIZE", "1") != "1":
-            return False
-        self.active = True
+            return self.active and self.together and not self.late()
+        self.cut(elapsed_seconds)
+        return True
+
+    def cut(self, elapsed_seconds, together=False):
+        """The loader that feeds the training ends with its next batch; together: that of each rank, at the same step: they would wait for each other."""
+        self.active, self.together = True, together
         self.allowed = max(LEAST_SECONDS, elapsed_seconds)
         self.deadline = time.monotonic() + self.allowed
-        return True
 
     def late(self):
         return self.deadline is not None and time.monotonic() > self.deadline

@@ -574,6 +574,14 @@ def _write(name, text=""):
     os.replace(path + ".part", path)
 
 
+def _read(name):
+    try:
+        with open(os.path.join(directory(), name)) as f:
+            return f.read(1)
+    except OSError:
+        return ""
+
+
 def _pids(prefix):
     for name in os.listdir(directory()):
         number = name[len(prefix) :]
@@ -587,6 +595,20 @@ def _runs(pid):
             return f.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def all_say(what, answer):
+    """Whether each rank that is run says so, asked of all of them at the same step."""
+    if World.rank is None or World.size < 2:
+        return False
+    _write("%s-%d" % (what, os.getpid()), "1" if answer else "0")
+    until = time.monotonic() + GRACE_SECONDS
+    while time.monotonic() < until:
+        answers = [_read("%s-%d" % (what, pid)) for pid in _pids("live-") if _runs(pid)]
+        if "" not in answers:
+            return "0" not in answers
+        time.sleep(0.02)
+    return False
 
 
 def leave():

@@ -256,6 +256,8 @@ def write(watch, reason, exception=None, initializing=False):
         torch = watch.torch
         devices = watch.figures or devices_of(watch)
         unread, larger = (0, False) if watch.lapse.whole() else watch.loaders.unread()
+        leaves, steps = watch.looking(watch.leaves) or (0, 0)
+        rising = watch.looking(watch.rising) or []
         if watch.lapse.active and reason == "running":
             reason = "stopped"  # the first answer stands
         content = {
@@ -289,14 +291,15 @@ def write(watch, reason, exception=None, initializing=False):
             "larger_loader_unread": larger,
             "epochs_cut_short": watch.phases.turned,
             "time_lapse": watch.lapse.said(),
-            "changes_ahead": watch.faults + watch.horizon.changing,
-            "evaluations_ahead": watch.horizon.evaluating,
-            "growth_ahead": watch.horizon.growing + watch.phases.keeping,
+            "changes_ahead": watch.faults + watch.frozen + watch.larger + watch.ahead.doubts,
+            "not_run": watch.ahead.advice,
+            "growth_ahead": watch.phases.keeping + rising,
             "afterwards": watch.afterwards,
-            "step_leaves_bytes": max(watch.steadiness.grows_bytes(), watch.horizon.keeps_bytes),
+            "step_leaves_bytes": leaves,
+            "first_answer_bytes": watch.lapse.first_peak,
             "in_flight_bytes": watch.flights.in_flight_bytes(),
-            "steps_in_all": watch.horizon.steps_in_all,
-            "batches_vary": watch.steadiness.varies or watch.horizon.lists.varies,
+            "steps_in_all": steps,
+            "batches_vary": watch.steadiness.varies,
             "largest_batch": bool(watch.steadiness.settled),
             "batch_spread": round(watch.steadiness.spread, 4),
             "steps_uneven": not watch.phases.fed and not watch.phases.turned and watch.steadiness.uneven(),

@@ -48,6 +48,7 @@ class TimeLapse:
     def __init__(self, seconds):
         self.budget = seconds
         self.active = False
+        self.failure = None  # the traceback of that
         self.ended = ""  # in words for the report: "", "program", "nothing_new", "budget", or the exception
         self.first_peak = 0  # allocated, when the first answer was known
         self._first = self._first_processor = self._news = self._news_processor = self._rose = self._until = 0.0
@@ -91,6 +92,7 @@ class TimeLapse:
 
     def end(self, exception):
         """The program has ended by itself."""
+        self.failure = getattr(exception, "__traceback__", None)
         self.ended = "program" if exception is None else ("%s: %s" % (type(exception).__name__, report.summary(exception)))[:200]
 
     def whole(self):

@@ -14,6 +14,8 @@ MOST_TURNS = 1 << 24
 MOST_TURNS_ALONE = 1 << 17
 # A turn that raised the peak is followed by others like it, up to so many.
 MOST_OF_A_KIND = 40
+# Each answer is to come so often.
+NEEDED = 3
 
 
 class Question:
@@ -23,19 +25,34 @@ class Question:
         self.place = place
         self.terms = self.compare = None
         self.came = {True: 0, False: 0}
-        self.needed = {True: 3, False: 3}
+        self.needed = {True: NEEDED, False: NEEDED}
         self.next = {}  # answer -> the turn at which it comes next, or None
+        self.rise = {True: 0, False: 0}  # of the peak, at turns that were gone on to for that answer
 
     def ask(self, compare, left, right, answer):
         if compare is not self.compare or (left, right) != self.terms:
             self.compare, self.terms, self.next = compare, (left, right), {}
         self.came[answer] += 1
 
+    def rose(self, answer, rise):
+        """A turn with this answer has raised the peak by so much; returns whether enough of them did."""
+        if rise <= 0:
+            return False
+        self.rise[answer] += rise
+        self.needed[answer] += 1
+        if self.needed[answer] <= MOST_OF_A_KIND:
+            return False
+        self.needed[answer] = 0
+        return True
+
+    def holds(self, notes, turns):
+        return self.compare(_value(self.terms[0], notes, turns), _value(self.terms[1], notes, turns))
+
     def turn_of(self, answer, notes, after):
         """The next turn with this answer; None where it comes no more."""
         known = self.next.get(answer, -1)
         if known is not None and known <= after:
-            known = self.next[answer] = _first(lambda turns: self.compare(_value(self.terms[0], notes, turns), _value(self.terms[1], notes, turns)), answer, after + 1, notes)
+            known = self.next[answer] = _first(lambda turns: self.holds(notes, turns), answer, after + 1, notes)
         return known
 
 
@@ -44,14 +61,19 @@ class Notes:
 
     def __init__(self, span, listens=None):
         self.span, self.listens = span, listens  # listens(filename): whether what is asked there counts; None: everywhere
-        self.now = None
+        self.now, self.turn = None, -1
         self.terms = None, self
         self.questions = {}  # place -> Question
         self.sizes = {}  # place -> terms of a number that was reckoned there
         self.largest = {}  # place -> (terms, the turn at which that number is largest)
         self.given_up = False  # too much was asked
 
+    def due(self):
+        """(file, line) where numbers are reckoned that are larger at a turn which has not come."""
+        return {place[:2] for _, question, place in self.landings(self.turn) if question is None}
+
     def number(self, turn):
+        self.turn = turn
         self.now = self.span[turn]
         return _of(self.now, self, self.terms)
 
@@ -89,8 +111,16 @@ class Notes:
         """(file, line) of the questions that had either answer."""
         return {place[:2] for place, question in self.questions.items() if all(question.came.values())}
 
+    def times(self, question, answer):
+        """At how many turns a question has an answer."""
+        count = 0
+        for _, turns, numpy in _chunks(0, len(self.span)):
+            found = question.holds(self, turns)
+            count += int((found == answer).sum()) if hasattr(found, "shape") else bool(found) == answer
+        return count
+
     def landings(self, after):
-        """The turns behind one at which something is new, the next first."""
+        """(turn, question, answer) of those behind one at which something is new, the next first; of a number that is largest there, its place in place of an answer."""
         found = []
         for question in list(self.questions.values()):
             for answer in (True, False):
@@ -103,7 +133,7 @@ class Notes:
             if known is None or known[0] != terms:
                 known = self.largest[place] = terms, _largest(terms, self)
             if known[1] is not None and known[1] > after:
-                found.append((known[1], None, None))
+                found.append((known[1], None, place))
         return sorted(found, key=lambda landing: landing[0])
 
 

@@ -1,13 +1,14 @@
 """Counts what a training loop does and decides when it has been seen for long enough."""
 import functools
 import gc
+import math
 import os
 import sys
 import threading
 import time
 import weakref
 
-from . import after_import, afterwards, chosen, compilation, flights, horizon, layers, ledger, light, loops, operators, phases, policy, ranks, releases, report, shadow_calls, steadiness, timelapse, tuning, values
+from . import after_import, afterwards, around, blocks, compilation, counters, flights, layers, ledger, loops, operators, passed, phases, policy, ranks, releases, report, shadow_calls, steadiness, timelapse, tuning, unread, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -17,6 +18,10 @@ FLAT_STEPS = 2
 MOST_TIMES_STEPS = 3
 # So many steps of an optimizer, and what it holds has its names; later ones cost time only.
 OBSERVED_STEPS = 2
+# In time-lapse it is asked at each such step which loops go round.
+OBSERVED_EVERY = 4
+# What all turns together leave, if it is more than that, is worth a word.
+LEAST_LEFT_BYTES = 1 << 20
 # A loop without any optimizer object updates by hand: this many backward passes stand for one step.
 BACKWARD_FACTOR = 4
 
@@ -60,12 +65,18 @@ class Watch:
         self.phases = phases.Phases(self.steadiness, self.fault)
         self.children = afterwards.Children(self.seconds)
         self.lapse = timelapse.TimeLapse(self.seconds)
-        self.loops = loops.Loops(self.lapse, self.allocated_peak, self.fault)
+        self.loops = loops.Loops(self.lapse, self.allocated_peak, self.held, self.fault)
         self.figures = None  # those of the devices, once they are not to change any more
         self.peak_of_training = 0  # before the epoch was cut short
         self.faults = []  # of what looks at what comes later, in words
+        self.frozen, self.larger = [], []  # in words
         self.afterwards = []  # places of the program that something else than its loop may come to
-        self.horizon = horizon.Horizon(self.seconds)
+        self.passed, self.turns = passed.Passed(), around.Turns()
+        self.repeated = set()  # where functions begin that train, and that a library's loop calls
+        self.held_functions, self.waiting = [], []  # codes of functions and loaders at hand, at the first answer
+        self.networks = set()  # the names that they were seen to have
+        self.ahead = blocks.Blocks({}, self.turns)  # what was not run, once that was looked at
+        self.steps_in_all = counters.UNTOLD_STEPS
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
         self.layers = layers.Layers(torch) if report.wants_part("modules") else None
         self.operators = operators.Operators(torch) if report.wants_part("operators") else None
@@ -97,6 +108,27 @@ class Watch:
     def allocated_peak(self):
         return self.peaks()[0] if self.cuda_used() else 0
 
+    def held(self):
+        """The bytes that are in use."""
+        self.peaks()
+        return self.now[0]
+
+    def leaves(self):
+        """What each step or turn leaves, in whole bytes and upwards, and how many there are."""
+        found = [] if self.lapse.whole() and not self.left_out() else [self.loops.leaves()] if self.lapse.active else []
+        if not self.lapse.active or not found[:1] or not self.loops.leaving:
+            found.append((self.steadiness.grows_bytes(), self.steps_in_all))
+        each, steps = max(found, key=lambda left: left[0] * left[1], default=(0, 0))
+        return (int(math.ceil(each)), steps) if each * steps > LEAST_LEFT_BYTES else (0, steps)
+
+    def rising(self):
+        """In words, tests of which turns with one answer need more each time, and more in all than an upper end holds."""
+        return ["each turn that %s line %d leads to needs more than the one before" % (os.path.basename(name), line) for (name, line), rise in {**self.loops.rising_so_far(), **self.loops.counters.rising}.items() if rise > phases.MOST_LEFT_BYTES]
+
+    def left_out(self):
+        """Whether batches or turns were left out in time-lapse."""
+        return self.phases.left_out or self.loops.left_out or self.loops.counters.left_out
+
     def keep_peaks(self, device):
         stats = report.memory_stats(self.torch, device)
         a, r = self.highest.get(device, (0, 0))
@@ -116,7 +148,6 @@ class Watch:
             self.saves.step()
             if self.lapse.active:
                 return
-            self.looking(self.horizon.passing, sys._getframe())
             if len(self.optimizers) or self.optimizer_steps:
                 return
             if self.backward_calls % BACKWARD_FACTOR == 0:
@@ -130,6 +161,8 @@ class Watch:
             self.loops.steps += 1
             if self.lapse.active:
                 self.looking(self.loops.stepped, optimizer, sys._getframe(2))
+                if self.loops.steps % OBSERVED_EVERY == 0:
+                    self.looking(self.turns.observe, passed.running(sys._getframe(2)))
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
             if self.ledger is not None:
@@ -138,8 +171,6 @@ class Watch:
                     _quietly(self.ledger.observe, self.optimizers)
                 if self.lapse.active:
                     _quietly(self.ledger.mark, "step", self.loops.steps)
-            if count == 1:
-                self.looking(self.horizon.lists.trains, optimizer)
             if count == 1 and self.layers is not None:
                 _quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
@@ -155,10 +186,13 @@ class Watch:
         self.phases.step()
         if self.operators is not None:
             _quietly(self.operators.on_step, number)
-        self.looking(self.horizon.observe, sys._getframe())
+        self.looking(self._observe, sys._getframe())
         allocated, reserved = self.peaks()
         self.steadiness.step(*self.now)
         self.flights.step()
+        if number == self.wanted_steps and self.world_size and self.looking(ranks.all_say, "fed", self.phases.fed):
+            self.phases.cut(time.monotonic() - self.begin, together=True)
+            self.peak_of_training = allocated
         if len(self.history) < report.MOST_STEPS:
             self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
         if self.cuda_used() and self._enough(number) and not self._wants_more(number):
@@ -168,8 +202,16 @@ class Watch:
         if self.operators is not None:
             self.operators.go_on()
 
+    def _observe(self, frame):
+        """The functions of the program's that are running, at the end of a step."""
+        frames = passed.running(frame)
+        self.turns.observe(frames)
+        if len(self.history) < OBSERVED_STEPS:
+            self.networks.update(around.networks_of(frames))
+
     def _first_answer(self, allocated):
         """Enough was seen for an answer. What the program does later is seen from here on, where there is time for it."""
+        self.looking(self._before_it_goes_on, sys._getframe())
         if not timelapse.wanted() or not self.lapse.start(self.begin, allocated):
             self.stop("stopped")
             return
@@ -186,6 +228,13 @@ class Watch:
             self.timed = os.getpid()
             threading.Thread(target=_budget, args=(self,), name="gresize-budget", daemon=True).start()
 
+    def _before_it_goes_on(self, frame):
+        frames = passed.running(frame)
+        self.steps_in_all = self.loops.steps_in_all(self.phases.batches() if self.phases.fed else 0) if not around.open_ended(frames) else counters.UNTOLD_STEPS
+        self.held_functions = around.held(frames)
+        self.repeated = set(around.repeated(frame))
+        self.waiting = unread.begun()
+
     def look(self):
         """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
         allocated, reserved = self.peaks()
@@ -193,12 +242,9 @@ class Watch:
             report.write(self, "stopped")
 
     def _wants_more(self, number):
-        """Whether something is near that was not seen: a branch that the loop's counter opens, or what follows an epoch."""
+        """Whether something is near that was not seen, such as what follows an epoch."""
         try:
-            alone = os.environ.get("WORLD_SIZE", "1") == "1"
-            if self.horizon.wants_more(sys._getframe(), number, self.begin, self.phases.fed, alone, self.loaders, self.steadiness.alike()):
-                return True
-            if alone and self.children.busy(time.monotonic() - self.begin, self.phases.workers):
+            if os.environ.get("WORLD_SIZE", "1") == "1" and self.children.busy(time.monotonic() - self.begin, self.phases.workers):
                 return True
         except Exception as e:
             self.fault(e)
@@ -266,21 +312,35 @@ class Watch:
         """What the steps could not show; the figures are written down already."""
         try:
             self.figures = report.devices_of(self)
-            if self.lapse.active and not self.loops.counters.unsettled and not self.loops.unsettled:
-                self.horizon.came(self.loops.places())
-            if self.lapse.whole():
-                self.horizon.settle(self.phases.left_out or self.loops.left_out or self.loops.counters.left_out, self.loops.unsettled)
-                afterwards.came()
+            self._look_at_blocks()
             if self.lapse.ended == "budget":
-                self.horizon.changing.extend(timelapse.frozen(self.torch))
-            self.afterwards = afterwards.places(light.Scale(), self.children)
+                self.frozen = timelapse.frozen(self.torch)
+            if self.lapse.whole():
+                afterwards.came()
+            self.afterwards = afterwards.places(self.ahead, self.children)
             self.steadiness.sample(list(self.loaders.read))
-            if not self.lapse.whole():
-                self.horizon.changing.extend(chosen.larger_samples(self.loaders.waiting(), self.steadiness.most_elements))
+            waiting = self.waiting if self.left_out() else []
+            self.larger = unread.larger_samples(waiting if self.lapse.whole() else self.loaders.waiting() + waiting, self.steadiness.most_elements)
             if self.peaks()[0] > self.peak_of_training:  # a validation whose batches differ counts where it is what needs most
                 self.steadiness.varies = self.steadiness.varies or self.steadiness.varies_later
         except Exception as e:
             self.fault(e)
+
+    def _look_at_blocks(self):
+        """Which blocks of the program were not run, though they may be, and take memory; of a run like this another has said so."""
+        if os.environ.get("GRESIZE_PROBE_FOLLOWED") == "1":
+            return
+        if self.passed.lost():
+            self.fault(RuntimeError("lines"))
+        looked = blocks.Blocks(self.passed.lines, self.turns, self.loops.places(), self.networks)
+        lines = passed.lines_of(passed.running_now(), self.lapse.failure)
+        looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or self.loops.counters.unsettled))
+        if self.left_out() or not self.lapse.whole():
+            looked.held(self.held_functions)
+        if not self.lapse.whole():
+            looked.called_again(self.repeated)
+            looked.larger(self.loops.due())
+        self.ahead = looked
 
     def looking(self, function, *args):
         """Calls what looks at what comes later."""
@@ -330,7 +390,7 @@ class Watch:
             if self.lapse.active:
                 self.lapse.end(exception)
                 gc.collect()  # what only looks at the program hold of it: its finalizers are seen, too
-            lapse = self.lapse.active and (exception is not None or self.phases.turned or self.loops.left_out or self.loops.counters.left_out)
+            lapse = self.lapse.active and (exception is not None or self.phases.turned or self.left_out())
             if (lapse or self.phases.active and not self.lapse.active) and not report.is_out_of_memory(self.torch, exception):
                 # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
                 self.lapse.end(exception)
@@ -362,7 +422,7 @@ def _budget(watch):
             left = min(left, timelapse.LOOKS_EVERY_SECONDS)
             if watch.lapse.over():
                 watch.stop("stopped")
-        elif watch.phases.late() or watch.horizon.late():
+        elif watch.phases.late():
             watch.stop("stopped")
         if left <= 0:
             watch.stop("budget_spent")
@@ -398,8 +458,7 @@ def _hook_optimizers(watch, torch):
         original_init(self, *args, **kwargs)
         watch.optimizers.add(self)
         watch.optimizers_made += 1
-        if timelapse.wanted():
-            watch.looking(watch.loops.arm, sys._getframe(1))
+        watch.looking(watch.loops.arm, sys._getframe(1))
 
     optimizer_class.__init__ = init
     # torch.optim hides this module from its own namespace.
@@ -459,6 +518,7 @@ def start(torch):
     import atexit
 
     atexit.register(_quietly, watch.finish)
+    watch.looking(watch.passed.watch, sys._getframe())
     _quietly(afterwards.hook_exit)
     _quietly(_hook_backward, watch, torch)
     _quietly(_hook_optimizers, watch, torch)
@@ -472,6 +532,7 @@ def start(torch):
     _quietly(watch.saves.hook, torch)
     # A compiler traces PyTorch's own functions; what follows values steps aside for it.
     _quietly(compilation.when_traced, torch, watch.calls)
+    _quietly(compilation.before, torch, watch.passed.compiled)
     _quietly(compilation.before, torch, watch.loops.retire)
     _quietly(compilation.before_scripts, torch, watch.loops.retire)
     _quietly(watch.loaders.hook)
@@ -484,6 +545,8 @@ def start(torch):
         _quietly(watch.layers.hook)
     if watch.operators is not None:
         _quietly(compilation.before, torch, watch.operators.retire)
+    for module in loops.PASSES_ON:
+        _quietly(after_import, module, lambda found: watch.looking(watch.loops.arm_module, vars(found)))
     _quietly(ranks.hook_distributed, torch, watch)
     _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
     _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)

@@ -1,0 +1,28 @@
+"""What each turn of a loop leaves on the card, by what is held when turns begin: samples of which there are never many, however many turns there are."""
+
+MOST_SAMPLES = 16
+LEAST_SAMPLES = 4
+# Of the samples so many at least hold more than the one before, and none holds less.
+SHARE = 0.7
+
+
+class Leaves:
+    def __init__(self, held):
+        self.held = held  # held(): bytes
+        self.samples, self.every, self.turns = [], 1, 0
+
+    def turn(self):
+        """A turn begins."""
+        if self.turns % self.every == 0:
+            self.samples.append(self.held())
+            if len(self.samples) == MOST_SAMPLES:
+                self.samples, self.every = self.samples[::2], 2 * self.every
+        self.turns += 1
+
+    def bytes(self):
+        """What a turn leaves, on the average; nothing where that is not so all along. The first turn leaves what it holds until the next."""
+        samples = self.samples[1:]
+        rises = [b - a for a, b in zip(samples, samples[1:])]
+        if len(samples) < LEAST_SAMPLES or min(rises) < 0 or sum(r > 0 for r in rises) < SHARE * len(rises):
+            return 0
+        return sum(rises) / len(rises) / self.every
