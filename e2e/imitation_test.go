@@ -112,7 +112,7 @@ func TestNoTextOfAUserMakesAJob(t *testing.T) {
 			if missing, err := commandsOf(t, c).Unreadable(t.Context()); err != nil || len(missing) > 0 {
 				t.Errorf("squeue does not print %q: %v", missing, err)
 			}
-			if missing, err := commandsOf(t, c).Unaccounted(t.Context(), filepath.Join(commands(t, c), "sacct")); err != nil || len(missing) > 0 {
+			if missing, err := commandsOf(t, c).Unaccounted(t.Context(), filepath.Join(commands(t, c), "sacct")); err != nil && !strings.Contains(err.Error(), "storage is disabled") || len(missing) > 0 {
 				t.Errorf("sacct does not know %q: %v", missing, err)
 			}
 			if _, err := c.Run(t.Context(), "root", "squeue", client.JobArguments(4_000_000)...); err == nil {

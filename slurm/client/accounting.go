@@ -57,7 +57,7 @@ func (c *Client) Accounting(ctx context.Context, sacct string, ids []uint32) ([]
 	return parseAccounting(string(out)), nil
 }
 
-// Unaccounted are the fields that this sacct has not, of those that Accounting asks for. It needs no slurmdbd.
+// Unaccounted are the fields that this sacct has not, of those that Accounting asks for. Before 25.05 a sacct without accounting does not say.
 func (c *Client) Unaccounted(ctx context.Context, sacct string) ([]string, error) {
 	has := map[string]bool{}
 	err := c.run(ctx, sacct, []string{"--helpformat"}, func(out io.Reader) error {

@@ -80,6 +80,12 @@ func initMain() int {
 	}, "/", ReportDir)
 	go watchMachine(hostmem.Available())
 	status := reap(pid)
+	if status.ExitStatus() != 0 {
+		// A program that is refused a process often ends by itself, before the next check: what it has started is still there.
+		if what := tooMany(cfg.Policy.Processes); what != "" {
+			endAt(BoundProcesses, what)
+		}
+	}
 	m := message{Kind: "exit", Code: status.ExitStatus(), Bytes: sampler.Stop().NeedBytes, Limits: sampler.Limits()}
 	if status.Signaled() {
 		m.Signal = int(status.Signal())
@@ -94,10 +100,37 @@ func watched(most int64) hostmem.Lister {
 	return func() []int {
 		pids := hostmem.AllButSelf()
 		if int64(len(pids)) > most {
-			endAt(BoundProcesses, fmt.Sprintf("%d processes were there at once, at most %d are allowed", len(pids), most))
+			endAt(BoundProcesses, manyAtOnce(len(pids), most))
 		}
 		return pids
 	}
+}
+
+func manyAtOnce(processes int, most int64) string {
+	return fmt.Sprintf("%d processes were there at once, at most %d are allowed", processes, most)
+}
+
+// tooMany says at which bound on processes the command stands, or returns "". The other limit may be the machine's own, where it is lower than the policy's.
+func tooMany(most int64) string {
+	pids := hostmem.AllButSelf()
+	if int64(len(pids)) > most {
+		return manyAtOnce(len(pids), most)
+	}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+		return ""
+	}
+	tasks := uint64(0)
+	for _, pid := range pids {
+		threads, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
+		if err == nil {
+			tasks += uint64(len(threads))
+		}
+	}
+	if allowed := limit.Cur - min(limit.Cur, ownThreads); tasks >= allowed-allowed/16 && tasks > 0 {
+		return fmt.Sprintf("%d processes and threads were there at once, and at most %d are allowed", tasks, allowed)
+	}
+	return ""
 }
 
 // endAt says why, and ends this process, and with it everything inside.

@@ -87,7 +87,13 @@ for ring in (-3, -4, -5): print(libc.syscall(248 if __import__("platform").machi
 import ctypes; libc = ctypes.CDLL("librt.so.1", use_errno=True); print("queue", libc.mq_open(b"/gresize-evil", 0o102, 0o600, None) >= -1)'`, want: []string{"queue True"}},
 	{name: "cron and at", script: `echo '* * * * * touch pwned' | crontab - 2>&1; echo touch pwned | at now 2>&1; echo tried`, want: []string{"tried"}},
 	// processes
-	{name: "fork bomb", script: `bomb() { bomb | bomb & }; bomb; sleep 30`, bound: BoundProcesses},
+	{name: "fork bomb", script: `bomb() { bomb | bomb & }; bomb; while :; do :; done`, bound: BoundProcesses},
+	{name: "a fork bomb that ends at once when it is refused a process", script: `exec python3 -c '
+import os, signal
+try:
+    while True:
+        if os.fork() == 0: signal.pause()
+except OSError: os._exit(3)'`, bound: BoundProcesses},
 	{name: "a bomb of threads", script: `python3 -c '
 import threading, time
 n = 0

@@ -9,7 +9,7 @@ for _ in range(48): held.append(bytearray(32 << 20)); time.sleep(0.02)
 time.sleep(5); print("kept")'`, bound: BoundHostMemory},
 	{name: "a ramfs of its own", script: `unshare -Urm sh -c 'mount -t ramfs r /mnt && for i in $(seq 48); do head -c 32M /dev/zero > /mnt/$i; sleep 0.02; done; sleep 5; echo kept'`, bound: BoundHostMemory, withoutUsers: []string{"unshare failed"}},
 	{name: "a tmpfs of its own", script: `unshare -Urm sh -c 'mount -t tmpfs -o size=4G t /mnt && for i in $(seq 48); do head -c 32M /dev/zero > /mnt/$i; sleep 0.02; done; sleep 5; echo kept'`, bound: BoundHostMemory, withoutUsers: []string{"unshare failed"}},
-	{name: "a tmpfs that is let go of", script: `unshare -Urm sh -c 'mount -t tmpfs -o size=4G t /mnt && cd /mnt && umount -l /mnt && for i in $(seq 48); do head -c 32M /dev/zero > ./$i; sleep 0.02; done; sleep 5; echo kept'`, bound: BoundHostMemory, withoutUsers: []string{"unshare failed"}},
+	{name: "a tmpfs that is detached", script: `unshare -Urm sh -c 'mount -t tmpfs -o size=4G t /mnt && cd /mnt && umount -l /mnt && for i in $(seq 48); do head -c 32M /dev/zero > ./$i; sleep 0.02; done; sleep 5; echo kept'`, bound: BoundHostMemory, withoutUsers: []string{"unshare failed"}},
 	{name: "mounts without a place", script: `"$HOARD" mounts`, want: []string{"fsopen: Function not implemented", "open_tree: Function not implemented"}},
 	{name: "files on their way between processes", script: `"$HOARD" flight; echo kept`, bound: BoundHostMemory},
 	{name: "memory of a process that closes itself", script: `"$HOARD" closed; echo kept`, bound: BoundHostMemory},

@@ -195,6 +195,8 @@ type Process struct {
 	restart func(dir string) bool
 	// byHelper says that the namespaces were not made by the user.
 	byHelper bool
+	// refusedBefore is how often the group of processes had refused one more when the command began.
+	refusedBefore int64
 
 	mu      sync.Mutex
 	exit    Exit
@@ -225,7 +227,7 @@ func Start(ctx context.Context, spec Spec) (*Process, error) {
 
 // start makes the sandbox with a user namespace of its own, or with the helper's rights where one is named.
 func start(ctx context.Context, spec Spec, by string) (*Process, error) {
-	p := &Process{started: time.Now(), byHelper: by != "", ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1), record: spec.Policy.RecordOpens, restart: spec.Restart}
+	p := &Process{started: time.Now(), byHelper: by != "", ready: make(chan struct{}), drained: make(chan struct{}), waited: make(chan error, 1), record: spec.Policy.RecordOpens, restart: spec.Restart, refusedBefore: forksRefused()}
 	dir, err := private.Make(spec.Policy.TemporaryDir, "gresize-sandbox.")
 	if err != nil {
 		return nil, &UnavailableError{Op: opMountPoint, Err: err}
@@ -489,6 +491,10 @@ func (p *Process) Wait() Exit {
 		if errors.As(err, &status) && status.Exited() && p.exit.Bound == "" {
 			p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the sandbox itself ended with status %d", status.ExitCode()))
 		}
+	}
+	if refused := forksRefused() - p.refusedBefore; p.exited && p.exit.Code != 0 && p.exit.Bound == "" && refused > 0 {
+		p.exit.Killed, p.exit.Bound = true, BoundProcesses
+		p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the group of processes of this job or session (cgroup) refused %d times to let one more start, for its pids.max: the command failed", refused))
 	}
 	return p.exit
 }
