@@ -55,6 +55,9 @@ const (
 	maxBodyBytes = 1 << 20
 )
 
+// nodecheckTraining is the name of the finding of gresize probe check about a small training.
+const nodecheckTraining = "PyTorch"
+
 type doctor struct {
 	o      Options
 	c      *config.Config
@@ -347,14 +350,19 @@ func (d *doctor) node(ctx context.Context) {
 		d.add(finding.Refuse, "probe", "srun -p "+options.Partition+" gresize probe check, as "+d.o.User, "nothing came back from a node: %v: %s", cmp.Or(err, jsonErr), printable.Clip(strings.TrimSpace(words.String()), 300))
 		return
 	}
-	refused := false
+	refused, trained := false, false
 	for _, f := range report.Findings {
-		if f.Level == finding.Refuse {
+		switch {
+		case f.Level == finding.Refuse:
 			refused = true
 			d.add(finding.Refuse, "probe on "+report.Node, f.Setting, "%s: %s", f.Name, f.Text)
+		case f.Name == nodecheckTraining && f.Level == finding.OK:
+			trained = true
+		case f.Name == nodecheckTraining:
+			d.add(finding.Note, "probe on "+report.Node, "gresize doctor --user "+d.o.User+" --python PATH, a Python of that user's jobs", "a sandbox was made and gresized was reached; %s", f.Text)
 		}
 	}
-	if !refused {
+	if !refused && trained {
 		d.add(finding.OK, "probe on "+report.Node, "", "a small program was run on the virtual GPU in a sandbox, as %s, and gresized was reached", d.o.User)
 	}
 }

@@ -138,7 +138,7 @@ func (s *Site) bringUp(ctx context.Context) error {
 	if cluster.Plugin == "" {
 		cluster.Plugin = filepath.Join(s.opts.Build, "plugin", "job_submit_gresize.so")
 	}
-	cluster.Show = []string{s.dir}
+	cluster.Show = append([]string{s.dir}, cluster.Show...)
 	cluster.PluginConf = s.path("etc/plugin.conf")
 	cluster.VGPUDir = filepath.Join(s.opts.Build, "lib", "vgpu")
 	cluster.Log = s.opts.Log
