@@ -48,7 +48,7 @@ func TestContainersThroughSlurm(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Unmount(root, syscall.MNT_DETACH) })
 	s := otherRelease(t, release, true, func(o *site.Options) {
 		o.Build, o.Cluster.Root, o.Cluster.Show = filepath.Join("..", "build"), root, []string{image, torch}
-		o.Hold, o.ProbeBudget = 5*time.Minute, 2*time.Minute
+		o.Hold, o.ProbeBudget = 5*time.Minute, 4*time.Minute
 	})
 	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
 	must(t, err)

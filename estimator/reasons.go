@@ -39,6 +39,7 @@ const (
 	CodeStaticRuntime       = "static_runtime"
 	CodeEnvironmentReplaced = "environment_replaced"
 	CodePythonLayerMissing  = "python_layer_missing"
+	CodeReportLost          = "report_lost"
 	CodeWorkspaceBounded    = "workspace_bounded"
 	CodeKernelsChosen       = "kernels_chosen"
 	CodeNoSandbox           = "no_sandbox"
@@ -104,6 +105,7 @@ var meanings = map[string]meaning{
 	CodeStaticRuntime:       {text: "the CUDA runtime of this PyTorch cannot be replaced", ours: true},
 	CodeEnvironmentReplaced: {text: "the command took gresize's variables out of the environment of a program", ours: true},
 	CodePythonLayerMissing:  {text: "the Python layer could not be put into a program, so its steps were not counted", ours: true},
+	CodeReportLost:          {text: "a part of the record of the run was lost", ours: true},
 	CodeWorkspaceBounded:    {text: "sizes of library workspaces are a model and not the library's own answer"},
 	CodeKernelsChosen:       {text: "kernels are chosen by times that only a real GPU would measure"},
 	CodeNoSandbox:           {text: "there is no sandbox on this machine", hint: "--no-sandbox runs the command as it is", ours: true},

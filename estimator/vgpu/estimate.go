@@ -110,7 +110,7 @@ var limits = map[string]estimator.Confidence{
 	"stub_missing": estimator.Unknown, "other_architecture": estimator.Unknown, "environment_replaced": estimator.Unknown, "python_layer_missing": estimator.Unknown,
 	"address_space": estimator.Unknown, "no_cuda_compiler": estimator.Unknown, "symbol_missing": estimator.Low, "out_of_disk": estimator.Low, "out_of_host_memory": estimator.Low,
 	"cpu_only_jax": estimator.Unknown, "jax_without_gpu": estimator.Unknown, "no_ptxas": estimator.Unknown, "tensorflow": estimator.Unknown,
-	"too_many_processes": estimator.Low, "resource_limit": estimator.Low, "crashed_on_virtual": estimator.Low,
+	"too_many_processes": estimator.Low, estimator.CodeReportLost: estimator.Low, "resource_limit": estimator.Low, "crashed_on_virtual": estimator.Low,
 }
 
 // judgeReasons looks at what the runner and the reports found; what is found from here on brings its own limit.

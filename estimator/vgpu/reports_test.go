@@ -3,9 +3,11 @@ package vgpu
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -154,12 +156,24 @@ func TestReadReports(t *testing.T) {
 			func(r Reports) bool {
 				return len(r.Reasons) == 2 && r.Reasons[0].Code == "phase_not_reached" && r.Reasons[1].Code == "values_read_back"
 			}},
+		{"the report of the libraries is lost", map[string][]byte{"python-7.json": pythonReport(t, 7, nil), "lost": nil},
+			func(r Reports) bool {
+				return len(r.Ranks) == 1 && len(r.Reasons) == 1 && r.Reasons[0].Code == estimator.CodeReportLost
+			}},
 		{"an unanswered symbol has its library", map[string][]byte{
 			"python-7.json": pythonReport(t, 7, nil), "native-7.json": nativeReport(t, 7, map[string]any{"unanswered": map[string]int{"cuFileRead": 2, "cuNew": 1}})},
 			func(r Reports) bool {
 				return cmp.Equal(r.UnansweredSymbols, []trace.Symbol{{Library: "libcufile.so.0", Name: "cuFileRead", Calls: 2}, {Library: "libcuda.so.1", Name: "cuNew", Calls: 1}})
 			}},
 	} {
+		// What is not about the report of the libraries has an empty one beside each of Python.
+		for name := range maps.Clone(c.files) {
+			pid, ofPython := strings.CutPrefix(name, "python-")
+			_, lost := c.files["lost"]
+			if number, err := strconv.Atoi(strings.TrimSuffix(pid, ".json")); ofPython && !lost && err == nil && c.files["native-"+pid] == nil {
+				c.files["native-"+pid] = nativeReport(t, number, map[string]any{"devices": none, "libraries": map[string]int{}, "values_read_back": 0})
+			}
+		}
 		r, err := ReadReports(reportDir(t, c.files))
 		if err != nil || !c.check(r) {
 			t.Errorf("%s: %+v, %v", c.name, r, err)
