@@ -44,7 +44,7 @@ func placeReasons(processes []process) []estimator.Reason {
 		}
 		if p.native == nil {
 			// Both reports are written together.
-			if p.python.Virtual && p.usedGPU() {
+			if p.python != nil && p.python.Virtual && p.usedGPU() {
 				add(estimator.CodeReportLost, "a process used a GPU, and the report of the replaced libraries is not there: what they keep on the card is not in the figure")
 			}
 			continue
