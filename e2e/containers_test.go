@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/daemon/decisionlog"
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 	"github.com/gresize/gresize/slurm/minicluster"
@@ -61,7 +61,7 @@ func TestContainersThroughSlurm(t *testing.T) {
 		id, _, err := s.Sbatch(t.Context(), filepath.Dir(python), nil, append(tooLarge, "--wrap", start)...)
 		must(t, err)
 		story := s.finished(id, 6*time.Minute)
-		if len(story.Estimates) == 0 || len(story.Decisions) != 1 || story.Decisions[0].Verdict != decisionlog.Rewrite {
+		if len(story.Estimates) == 0 || len(story.Decisions) != 1 || story.Decisions[0].Verdict != decision.Rewrite {
 			t.Errorf("%s: %q with %+v and %+v", name, states(story), story.Decisions, story.Estimates)
 			continue
 		}
