@@ -114,6 +114,9 @@ func TestProbesThatAllFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.ends(token, StateReleased, "confidence_too_low")
+	if all := b.story(token).Estimates; len(all) != 1 || all[0].Estimator != "named_first" {
+		t.Errorf("what is not known is said in the name of the site's first estimator: %+v", all)
+	}
 	if f := b.manager.ProbesFailing(); f.Since.IsZero() || !strings.Contains(f.Why, "max_user_namespaces") {
 		t.Fatalf("%+v", f)
 	}

@@ -122,6 +122,8 @@ type Config struct {
 	Slurm     Slurm
 	Launcher  Launcher
 	Estimator Estimator
+	// EstimatorName is that of the first estimator that the site named; what gresized itself could not find out is said in its name.
+	EstimatorName string
 	// Numbers gives each submission its number; nil: they have none.
 	Numbers Numbers
 	// Margins knows what is known of the margin of an estimate; nil: nothing is.

@@ -211,7 +211,7 @@ func newBenchThatLooks(t testing.TB, mode Mode, hold, poll time.Duration) *bench
 		Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{"gpu12g": true, "gpu80g": true},
 			Rows: []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Constraint: "gpu12g"}}, {FitsBytes: 80 * gib, Target: request.Target{Constraint: "gpu80g"}}}},
 		ProfileOf: func(request.Request) string { return "a100-80" }}, Version: release.Version{Major: 22, Minor: 5, Micro: 8},
-		Log: log, Spool: files, Slurm: b.slurm, Launcher: b.slurm, Estimator: sevenGiB{}, Logger: slog.New(slog.DiscardHandler)})
+		Log: log, Spool: files, Slurm: b.slurm, Launcher: b.slurm, Estimator: sevenGiB{}, EstimatorName: "named_first", Logger: slog.New(slog.DiscardHandler)})
 	if err := b.manager.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

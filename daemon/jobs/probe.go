@@ -298,7 +298,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 	}
 	if r.failure != nil {
 		t.Code, t.Detail = r.failure.Code, "the probe could not make a bundle: "+r.failure.Detail
-		answer := estimator.NewUnknown("vgpu", l.job.Profile, *r.failure)
+		answer := estimator.NewUnknown(m.config.EstimatorName, l.job.Profile, *r.failure)
 		l.estimate = &answer
 	}
 	if r.unchanged != nil {
@@ -393,7 +393,7 @@ func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
 // ProbeFailure takes the reason why a probe has no bundle.
 func (m *Manager) ProbeFailure(name, key string, reason estimator.Reason) error {
 	reason.Detail = strings.ToValidUTF8(shorten(reason.Detail, estimator.MaxDetailBytes), "")
-	check := estimator.NewUnknown("vgpu", "", reason)
+	check := estimator.NewUnknown(m.config.EstimatorName, "", reason)
 	if err := check.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadReason, err)
 	}

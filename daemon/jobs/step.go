@@ -302,7 +302,7 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 			return false
 		}
 		if err != nil {
-			answer = estimator.NewUnknown("vgpu", l.job.Profile, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
+			answer = estimator.NewUnknown(m.config.EstimatorName, l.job.Profile, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
 		}
 		l.estimate = &answer
 	}
