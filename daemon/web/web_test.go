@@ -199,7 +199,7 @@ func TestPages(t *testing.T) {
 		{"/?a;b", 400, []string{"cannot be read"}, nil},
 		{"/?user=" + strings.Repeat("x", 3000), 400, []string{"2048 bytes"}, nil},
 		{"/?partition=" + url.QueryEscape("<script>alert(1)</script>"), 200, []string{"No jobs match.", "&lt;script&gt;"}, nil},
-		{"/row/1", 200, []string{"Job 7", "train-gpt", "virtual rtx3060", "asks for --gres=gpu:1 --constraint=gpu12g instead", "from 120 jobs", "ran out of GPU memory, at most 12.00 GiB", "sorry",
+		{"/row/1", 200, []string{"Job 7", "train-gpt", "virtual rtx3060", "asks for --gres=gpu:1 --constraint=gpu12g instead", "from 120 jobs", "ran out of GPU memory, at most 12.00 GiB", "jobs like it are left alone",
 			`src="/row/1/memory.svg?gpu=0"`, "What holds the memory at the peak", "optimizer state", "parameters", "6 transitions", "1.250 s", "gresize:off", "&lt;12&gt;"}, []string{"secret-hash", "StartTime=now", "another&gt;"}},
 		{"/row/2", 200, []string{"There is no picture: its record cannot be read"}, nil},
 		{"/row/3", 200, []string{"There is no picture yet: the probe has not reported", "not known (yet)", "scontrol update JobId=9 StartTime=now"}, nil},
