@@ -20,7 +20,7 @@ func TestJAXJobGetsASmallerCard(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(bin, "python")); err != nil {
 		t.Skipf("%v: `tools/setup jax %s` prepares it", err, release)
 	}
-	s, err := site.Start(t.Context(), site.Options{Build: filepath.Join("..", "build"), Cluster: fourCards(), Hold: 5 * time.Minute})
+	s, err := site.Start(t.Context(), site.Options{Build: filepath.Join("..", "build"), Cluster: fourCards(), Hold: 5 * time.Minute, ProbeBudget: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestJAXJobGetsASmallerCard(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := s.Cluster.WaitJob(t.Context(), id, "COMPLETED", 6*time.Minute)
+	job, err := s.Cluster.WaitJob(t.Context(), id, "COMPLETED", 12*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
