@@ -6,6 +6,15 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+def found_behind(finder, name, path, target):
+    """What those say that stand behind a finder: those before it have been asked, or ask this one."""
+    for other in sys.meta_path[sys.meta_path.index(finder) + 1 :]:
+        spec = other.find_spec(name, path, target) if hasattr(other, "find_spec") else None
+        if spec is not None:
+            return spec
+    return None
+
+
 class Finder:
     """Finds one module as everyone else would, imports it by way of around(what imports it), and runs the hook when it has been imported."""
 
@@ -18,13 +27,7 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         if name != self._module:
             return None
-        spec = None
-        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # those before it have been asked, or ask this one
-            if not hasattr(finder, "find_spec"):
-                continue
-            spec = finder.find_spec(name, path, target)
-            if spec is not None:
-                break
+        spec = found_behind(self, name, path, target)
         if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
             return spec
         self._wrap(spec.loader)

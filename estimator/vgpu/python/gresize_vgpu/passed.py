@@ -4,8 +4,12 @@ From Python 3.12 on the interpreter tells each line once, and nothing is paid fo
 tells each of the program's own once.
 """
 import ctypes
+import dis
 import sys
 import threading
+from importlib.machinery import SourceFileLoader
+
+from gresize_imports import found_behind
 
 from . import report, sources
 
@@ -45,7 +49,7 @@ class Passed:
         while frame is not None:
             lines = self._of(frame.f_code)
             if lines is not None:
-                lines.update(range(frame.f_code.co_firstlineno, frame.f_lineno + 1))
+                lines.update(line for _, line in dis.findlinestarts(frame.f_code) if line and line <= frame.f_lineno)
                 yield frame, lines
             frame = frame.f_back
 
@@ -100,11 +104,39 @@ class Passed:
                 self._lost = lambda: True
             set_trace(function)
 
+        def quiet(load):
+            """A library is imported: what comes of its lines is nothing, and would take its time."""
+            if sys.gettrace() is not told:
+                return load()
+            ctypes.pythonapi.PyEval_SetTrace(None, None)
+            try:
+                return load()
+            finally:
+                follow(told)
+
         list(self._running(frame))
         if follow(told):
+            sys.meta_path.insert(0, _Imports(quiet))
             self._lost = lambda: False
             threading.settrace(begins)
             sys.settrace = another
+
+
+class _Imports:
+    """Has modules of libraries, which are found as everyone would find them, imported by around(what imports one)."""
+
+    def __init__(self, around):
+        self._around = around
+
+    def find_spec(self, name, path=None, target=None):
+        spec = found_behind(self, name, path, target)
+        if spec is not None and type(spec.loader) is SourceFileLoader and not sources.is_users(spec.origin or ""):
+            self._wrap(spec.loader)
+        return spec
+
+    def _wrap(self, loader):
+        exec_module = loader.exec_module
+        loader.exec_module = lambda module: self._around(lambda: exec_module(module))
 
 
 def running(frame):

@@ -518,7 +518,6 @@ def start(torch):
     import atexit
 
     atexit.register(_quietly, watch.finish)
-    watch.looking(watch.passed.watch, sys._getframe())
     _quietly(afterwards.hook_exit)
     _quietly(_hook_backward, watch, torch)
     _quietly(_hook_optimizers, watch, torch)
@@ -550,6 +549,8 @@ def start(torch):
     _quietly(ranks.hook_distributed, torch, watch)
     _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
     _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
+    # What is run before the card is used takes nothing of it; imports of libraries are long, and not followed.
+    _quietly(torch.cuda._lazy_call, lambda: watch.looking(watch.passed.watch, sys._getframe()))
     # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
     _quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)
