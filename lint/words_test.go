@@ -96,11 +96,19 @@ func TestUnwelcome(t *testing.T) {
 	}
 }
 
-// wrapped are the pages whose lines fit a terminal: 120 columns, but for tables, code, and what has no blank to break at.
-var wrapped = []string{"README.md", "RELIABILITY.md", "CONTRIBUTING.md", "docs/README.md", "docs/accuracy/README.md", "docs/architecture.md", "docs/reliability-runs.md"}
+// written are the pages whose lines a command writes; longLines those that are still to be wrapped.
+var (
+	written   = []string{"docs/releases.md", "docs/rewrites.md", "docs/failures.md"}
+	longLines = []string{"docs/configuration.md", "docs/jax.md", "docs/plan.md", "docs/plugin.md", "docs/problems.md", "docs/reliability-runs.md", "docs/run.md", "docs/security.md", "docs/sites.md",
+		"docs/accuracy/README.md", "docs/accuracy/field.md", "docs/accuracy/jax.md", "docs/accuracy/later.md", "docs/accuracy/planning.md"}
+)
 
+// TestLinesFitATerminal: 120 columns, but for tables, code, and what has no blank to break at.
 func TestLinesFitATerminal(t *testing.T) {
-	for _, page := range wrapped {
+	for _, page := range sourceFiles(t, ".md") {
+		if slices.Contains(written, page) || slices.Contains(longLines, page) {
+			continue
+		}
 		if fault := tooLong(string(read(t, page))); fault != 0 {
 			t.Errorf("%s:%d: more than 120 columns", page, fault)
 		}
@@ -114,7 +122,7 @@ func tooLong(text string) int {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {
 			code = !code
 		}
-		if code || strings.HasPrefix(strings.TrimSpace(line), "|") || utf8.RuneCountInString(line) <= 120 {
+		if code || strings.HasPrefix(strings.TrimSpace(line), "|") || strings.HasPrefix(line, "    ") || utf8.RuneCountInString(line) <= 120 {
 			continue
 		}
 		if strings.Contains(codeWord.ReplaceAllString(strings.TrimLeft(line, " -*0123456789."), "``"), " ") {
@@ -127,7 +135,7 @@ func tooLong(text string) int {
 func TestTooLong(t *testing.T) {
 	long := strings.Repeat("word ", 30)
 	for text, want := range map[string]int{
-		long: 1, "a\n\n" + long: 3, "| " + long + " |": 0, "```\n" + long + "\n```": 0, strings.Repeat("x", 130): 0, "- `" + long + "`": 0, strings.Repeat("é", 119): 0,
+		long: 1, "a\n\n" + long: 3, "| " + long + " |": 0, "```\n" + long + "\n```": 0, strings.Repeat("x", 130): 0, "- `" + long + "`": 0, "    " + long: 0, strings.Repeat("é", 119): 0,
 	} {
 		if got := tooLong(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)

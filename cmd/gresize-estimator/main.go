@@ -113,7 +113,7 @@ func newRunCommand() *cobra.Command {
 		Example: "  gresize estimate --bundle job.gresize -- python train.py\n  gresize estimator run ./my-estimator --bundle job.gresize --gpu a100-80",
 		RunE: func(c *cobra.Command, args []string) error {
 			if bundle == "" || card == "" {
-				return usageError{errors.New("run: --bundle FILE and --gpu NAME are wanted; see gresize estimator run --help")}
+				return usageError{errors.New("run: give --bundle FILE and --gpu NAME; see gresize estimator run --help")}
 			}
 			profile, err := gpu.Load(card)
 			if err != nil {

@@ -111,7 +111,7 @@ func serve(ctx context.Context, path string, gid uint32, config launch.Config) e
 	}
 	config.Logger.Info("ready", "socket", path, "sbatch", config.Sbatch, "probe", config.Probe)
 	if err := systemd.Ready("waiting"); err != nil {
-		config.Logger.Warn("systemd does not hear us", "error", err)
+		config.Logger.Warn("systemd cannot be notified", "error", err)
 	}
 	stop := context.AfterFunc(ctx, func() { listener.Close() })
 	defer stop()

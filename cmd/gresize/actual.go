@@ -53,7 +53,7 @@ believed, nobody else. Each run of a job is told once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			told := epilog.Told{Schema: epilog.SchemaTold, JobID: job, Node: node, Outcome: outcome}
 			if job == 0 || memory == "" {
-				return usageError(errors.New("actual add: --job ID and --gpu-memory SIZE are wanted"))
+				return usageError(errors.New("actual add: give --job ID and --gpu-memory SIZE"))
 			}
 			bytes, err := parseSize(memory)
 			if err != nil {

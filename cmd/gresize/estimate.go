@@ -177,7 +177,7 @@ func estimate(cmd *cobra.Command, flags estimateFlags, args []string) error {
 		return usageError(err)
 	}
 	if len(flags.whatIfs) > 0 && flags.utilization {
-		return usageError(errors.New("estimate: --utilization speaks of one run and --what-if makes several"))
+		return usageError(errors.New("estimate: --utilization needs one run, and --what-if makes several"))
 	}
 	if flags.bundle != "" {
 		if err := canWrite(flags.bundle); err != nil {
@@ -289,7 +289,7 @@ func (r *reading) print(w io.Writer) error {
 		}
 		fmt.Fprintf(&b, "  %-12s %s\n", r.nameOf(k.Rank), need)
 		if k.MinimumBytes > 0 && quantity.GiB(k.MinimumBytes) != quantity.GiB(k.ComfortableBytes) {
-			fmt.Fprintf(&b, "               %s on a card with nothing to spare: the allocator gives back what it keeps\n", quantity.GiB(k.MinimumBytes))
+			fmt.Fprintf(&b, "               %s at the least: PyTorch would have to release its cache\n", quantity.GiB(k.MinimumBytes))
 		}
 		if r.Versions.JAX != "" && r.Versions.Torch == "" {
 			fmt.Fprintf(&b, "               %s in use by JAX at the peak, %s for what is outside of its allocator or what that leaves\n", quantity.GiB(k.PeakAllocatedBytes), quantity.GiB(k.OutsideBytes))
@@ -301,7 +301,7 @@ func (r *reading) print(w io.Writer) error {
 	if h := r.Headroom; h != nil && h.Bytes >= 0 {
 		fmt.Fprintf(&b, "  headroom     %s at least, %.1f %% of the card\n", quantity.GiB(h.Bytes), h.Percent)
 	} else if h != nil {
-		fmt.Fprintf(&b, "  headroom     none for sure: the upper end is %s beyond the card\n", quantity.Size(uint64(-h.Bytes)))
+		fmt.Fprintf(&b, "  headroom     none: the upper end is %s beyond the card\n", quantity.Size(uint64(-h.Bytes)))
 	}
 	if r.HostPeakBytes > 0 {
 		fmt.Fprintf(&b, "  host memory  %s", quantity.GiB(r.HostPeakBytes))
@@ -341,7 +341,7 @@ func (r *reading) print(w io.Writer) error {
 	if r.OutputTail != "" {
 		lines := strings.Split(strings.TrimRight(r.OutputTail, "\n"), "\n")
 		lines = lines[max(0, len(lines)-shownOutputLines):]
-		fmt.Fprintf(&b, "  the command's last words:\n")
+		fmt.Fprintf(&b, "  last output of the command:\n")
 		for _, l := range lines {
 			fmt.Fprintf(&b, "    | %s\n", printable.Text(l))
 		}

@@ -57,7 +57,7 @@ prints what there is. docs/eval.md describes both files and every figure.`,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(errors.New("eval: one table is wanted"))
+				return usageError(errors.New("eval: give one table"))
 			}
 			return nil
 		},
@@ -223,7 +223,7 @@ func (f *evalFlags) answers(cmd *cobra.Command, table string, rows []eval.Row, m
 	}
 	if err := c.Do(cmd.Context()); err != nil {
 		if errors.Is(err, context.Canceled) {
-			err = errors.New("interrupted; the same command goes on")
+			err = errors.New("interrupted; run the same command to continue")
 		}
 		return nil, fmt.Errorf("eval: %w", err)
 	}

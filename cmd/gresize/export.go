@@ -30,7 +30,7 @@ formula begins with an apostrophe.`,
 		Example: "  gresize export > decisions.jsonl\n  gresize export estimates --csv > estimates.csv",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError(fmt.Errorf("one table is wanted, not %d", len(args)))
+				return usageError(fmt.Errorf("give one table, not %d", len(args)))
 			}
 			return nil
 		},

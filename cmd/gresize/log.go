@@ -176,7 +176,7 @@ func plainGiB(bytes int64) string { return strconv.FormatFloat(float64(bytes)/(1
 
 func writeLogTable(w io.Writer, lines []decisionlog.Line, all bool) error {
 	if len(lines) == 0 {
-		text := "No job is like that."
+		text := "No jobs match."
 		if all {
 			text = "No jobs yet."
 		}

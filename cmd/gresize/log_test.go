@@ -129,7 +129,7 @@ func TestCSVIsHarmlessAndComplete(t *testing.T) {
 		}
 	}
 	out.Reset()
-	if code := run(t.Context(), []string{"log", "--db", db, "--user", "4"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "No job is like that.") {
+	if code := run(t.Context(), []string{"log", "--db", db, "--user", "4"}, &out, &errs); code != exitOK || !strings.Contains(out.String(), "No jobs match.") {
 		t.Error(out.String())
 	}
 }

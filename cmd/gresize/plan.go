@@ -56,7 +56,7 @@ EXIT STATUS
   gresize plan job.gresize --target 24GiB --pcie 12GB/s --step-time 180ms -o schedule.json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("plan: one file wanted, %d given", len(args)))
+				return usageError(fmt.Errorf("plan: give one file, not %d", len(args)))
 			}
 			return nil
 		},

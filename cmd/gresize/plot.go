@@ -34,7 +34,7 @@ nothing is run; a snapshot does not say what its memory was for.`,
   gresize plot snapshot.pickle -o memory.html`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("plot: one file wanted, %d given", len(args)))
+				return usageError(fmt.Errorf("plot: give one file, not %d", len(args)))
 			}
 			return nil
 		},

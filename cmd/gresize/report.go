@@ -70,7 +70,7 @@ estimates; and what these figures do not say.`,
 			case asCSV:
 				return writeReportCSV(cmd.OutOrStdout(), sum)
 			case span.Jobs == 0:
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No job is like that.")
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), "No jobs match.")
 				return err
 			}
 			arrays := ""

@@ -37,7 +37,7 @@ func TestReportForms(t *testing.T) {
 	if rows, err := csv.NewReader(strings.NewReader(call("--csv"))).ReadAll(); err != nil || len(rows) < 6 || rows[0][0] != "section" {
 		t.Errorf("%v %v", rows, err)
 	}
-	if text := call("--user", "1"); !strings.Contains(text, "No job is like that.") {
+	if text := call("--user", "1"); !strings.Contains(text, "No jobs match.") {
 		t.Error(text)
 	}
 }

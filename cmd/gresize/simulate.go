@@ -50,7 +50,7 @@ EXIT STATUS
   gresize simulate snapshot.pickle --check`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return usageError(fmt.Errorf("simulate: one file wanted, %d given", len(args)))
+				return usageError(fmt.Errorf("simulate: give one file, not %d", len(args)))
 			}
 			return nil
 		},
@@ -301,7 +301,7 @@ func printMinimum(row func(name, format string, args ...any), m *capacity.Result
 func parseSize(text string) (uint64, error) {
 	n, err := quantity.ParseBytes(text)
 	if err == nil && n == 0 {
-		err = fmt.Errorf("size %q: more than nothing is wanted", text)
+		err = fmt.Errorf("size %q: must be more than 0", text)
 	}
 	return uint64(n), err
 }

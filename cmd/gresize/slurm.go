@@ -19,7 +19,7 @@ const schemaSlurmCheck = "gresize.slurm-check/1"
 func newSlurmCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "slurm",
-		Short: "Look at the Slurm of this machine",
+		Short: "Check the Slurm of this machine",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

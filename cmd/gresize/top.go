@@ -32,8 +32,8 @@ func newTopCommand() *cobra.Command {
 	interval := 2 * time.Second
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show the jobs that gresized looks after at this moment",
-		Long: `Show the jobs that gresized looks after at this moment, the newest first: what they ask
+		Short: "Show the jobs that gresized holds or watches now",
+		Long: `Show the jobs that gresized holds or watches now, the newest first: what they ask
 for, how far they are, since when, and how long they are held at most. On a terminal the
 view is drawn again until Ctrl-C; elsewhere it is printed once.`,
 		Args: noArguments,
@@ -152,7 +152,7 @@ func drawTop(ctx context.Context, w io.Writer, log *decisionlog.Log, now time.Ti
 	}
 	slices.Sort(parts)
 	if len(lines) == 0 {
-		_, err := fmt.Fprintf(w, "gresize  %s  no job is looked after\n", now.Format(time.DateTime))
+		_, err := fmt.Fprintf(w, "gresize  %s  no open jobs\n", now.Format(time.DateTime))
 		return err
 	}
 	count := fmt.Sprint(len(lines))

@@ -23,7 +23,7 @@ func TestTop(t *testing.T) {
 		}
 		return out.String()
 	}
-	if got := draw(); got != "gresize  2026-11-28 09:30:00  no job is looked after\n" {
+	if got := draw(); got != "gresize  2026-11-28 09:30:00  no open jobs\n" {
 		t.Errorf("without a job: %q", got)
 	}
 	for _, j := range []decisionlog.Job{

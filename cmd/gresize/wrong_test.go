@@ -43,7 +43,7 @@ func TestWrongFilesAndFlags(t *testing.T) {
 		{[]string{"plan", bundle, "--time-limit", "x"}, exitUsage, []string{"--time-limit", "such as 90s"}},
 		{[]string{"replay", "--with", nowhere}, exitError, []string{nowhere, "or name another file"}},
 		{[]string{"replay", "--with", noise}, exitError, []string{noise + ":1:", "UTF-8"}},
-		{[]string{"actual", "add"}, exitUsage, []string{"--job ID and --gpu-memory SIZE are wanted"}},
+		{[]string{"actual", "add"}, exitUsage, []string{"give --job ID and --gpu-memory SIZE"}},
 		{[]string{"actual", "add", "--job", "5", "--gpu-memory", "5"}, exitUsage, []string{"--gpu-memory", "5", "for example"}},
 	} {
 		var out, errs bytes.Buffer

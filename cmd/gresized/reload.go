@@ -61,7 +61,7 @@ func (r *reloader) reload() {
 		return
 	}
 	for _, fault := range impossible {
-		r.logger.Warn("the site's table says what cannot be", "fault", fault)
+		r.logger.Warn("the site's table has a row that no job can use", "fault", fault)
 	}
 	for _, key := range fixedKeys {
 		if !reflect.DeepEqual(key.of(r.started), key.of(s.Config)) {

@@ -184,7 +184,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		return err
 	}
 	for _, fault := range impossible {
-		logger.Warn("the site's table says what cannot be", "fault", fault)
+		logger.Warn("the site's table has a row that no job can use", "fault", fault)
 	}
 	c := cards.Config
 	uids, err := userIDs(c.Socket.AllowUsers)
@@ -219,7 +219,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		logger.Error("submissions are not numbered: what is missing will not be seen", "error", err)
 	}
 	if missing != nil {
-		logger.Warn("an earlier life of gresized was ended before it had written all: such jobs start as they were asked for", "life", missing.Life, "began", missing.Began, "answered", missing.Answered, "recorded", missing.Recorded)
+		logger.Warn("an earlier gresized was killed before it had written every row: those jobs start as submitted", "life", missing.Life, "began", missing.Began, "answered", missing.Answered, "recorded", missing.Recorded)
 	}
 	files, err := spool.Open(c.Log.Spool)
 	if err != nil {
@@ -241,7 +241,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	manager := jobs.New(jobs.Config{
 		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version, Release: release.Version(),
 		Log: log, Spool: files, Slurm: slurm, Launcher: patientLauncher{&launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout}},
-		Estimator: newPatientEstimator(estimators, c.Estimators), Heartbeat: beats, Numbers: life, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
+		Estimator: newPatientEstimator(estimators, c.Estimators), EstimatorName: c.Estimators[0].Name, Heartbeat: beats, Numbers: life, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})
 	probes := probeapi.New(manager, logger)
 	probes.Recording, probes.Heartbeat = recordingFor(c, logger), beats
@@ -341,7 +341,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		}
 		logger.Info("ready", "mode", c.Mode, "socket", c.Socket.Path, "probes", probeListener.Addr().String(), "slurm", version.String(), "log", c.Log.Path, "message_id", messageReady)
 		if err := systemd.Ready("mode " + string(c.Mode)); err != nil {
-			logger.Warn("systemd does not hear us", "error", err)
+			logger.Warn("systemd cannot be notified", "error", err)
 		}
 	})
 
@@ -350,7 +350,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	case err = <-failures:
 	}
 	if notifyErr := systemd.Stopping(); notifyErr != nil {
-		logger.Debug("systemd does not hear us", "error", notifyErr)
+		logger.Debug("systemd cannot be notified", "error", notifyErr)
 	}
 	stop()
 	err = errors.Join(err, listener.Close(), probes.Close())

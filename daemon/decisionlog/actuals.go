@@ -167,12 +167,16 @@ type Measured struct {
 	ElapsedGPUSeconds int64
 }
 
-// Measured returns estimates with what was measured, oldest first, of actuals with a larger id than after. Jobs whose estimate has no number are left out.
+// takesShare says of an estimate that its program takes a share of the card at its start, whatever it needs: what such a job was seen to use says nothing of its need.
+const takesShare = `instr(e.body, '"code":"share_of_card"') > 0`
+
+// Measured returns estimates with what was measured, oldest first, of actuals with a larger id than after. Jobs whose estimate has no number, and those
+// that took a share of the card, are left out, unless they died of memory.
 func (l *Log) Measured(ctx context.Context, after int64, limit int) ([]Measured, error) {
-	rows, err := l.db.QueryContext(ctx, `SELECT a.id, a.job, a.run, (SELECT uid FROM jobs WHERE id = a.job), a.at, e.gpu, e.estimator, e.confidence, e.comfortable_high_bytes, coalesce(a.peak_bytes, 0), a.outcome, coalesce(a.elapsed_gpu_seconds, 0)
+	rows, err := l.db.QueryContext(ctx, `SELECT a.id, a.job, a.run, (SELECT uid FROM jobs WHERE id = a.job), a.at, e.gpu, e.estimator, e.confidence, e.comfortable_high_bytes, iif(`+takesShare+`, 0, coalesce(a.peak_bytes, 0)), a.outcome, coalesce(a.elapsed_gpu_seconds, 0)
 		FROM actuals a INDEXED BY actuals_peaks JOIN estimates e
 		ON e.id = iif(a.after_rewrite, (SELECT d.estimate FROM decisions d WHERE d.job = a.job ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = a.job))
-		WHERE a.id > ? AND (a.peak_bytes IS NOT NULL OR a.outcome = 'out_of_memory') AND e.comfortable_high_bytes > 0 ORDER BY a.id LIMIT ?`, after, limit)
+		WHERE a.id > ? AND (a.peak_bytes IS NOT NULL OR a.outcome = 'out_of_memory') AND (a.outcome = 'out_of_memory' OR NOT `+takesShare+`) AND e.comfortable_high_bytes > 0 ORDER BY a.id LIMIT ?`, after, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read actuals: %w", err)
 	}
@@ -228,7 +232,7 @@ func (l *Log) PastByScript(ctx context.Context, uid uint32, scriptSHA256 string,
 
 func (l *Log) past(ctx context.Context, uid uint32, where, key string, limit int) ([]Past, error) {
 	// #nosec G202 -- where is one of two columns
-	rows, err := l.db.QueryContext(ctx, `SELECT g.id, g.slurm, g.at, coalesce(e.gpu, ''), coalesce(e.estimator, ''), coalesce(e.comfortable_high_bytes, 0), g.outcome, g.peak
+	rows, err := l.db.QueryContext(ctx, `SELECT g.id, g.slurm, g.at, coalesce(e.gpu, ''), coalesce(e.estimator, ''), coalesce(e.comfortable_high_bytes, 0), g.outcome, iif(`+takesShare+`, 0, g.peak)
 		FROM (SELECT j.id, coalesce(j.slurm_job_id, 0) AS slurm, max(a.at) AS at, max(a.after_rewrite) AS rewritten, coalesce(j.outcome, 'unknown') AS outcome, coalesce(max(a.peak_bytes), 0) AS peak
 			FROM jobs j `+where+` AND j.uid = ? GROUP BY j.id ORDER BY j.id DESC LIMIT ?) g
 		LEFT JOIN estimates e ON e.id = iif(g.rewritten, (SELECT d.estimate FROM decisions d WHERE d.job = g.id ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = g.id))

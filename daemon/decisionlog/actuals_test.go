@@ -14,7 +14,7 @@ import (
 )
 
 // rewritten adds a job that was changed in enforce mode and ran.
-func rewritten(t *testing.T, l *Log, token string, slurmJobID uint32, high int64) int64 {
+func rewritten(t *testing.T, l *Log, token string, slurmJobID uint32, high int64, reasons ...estimator.Reason) int64 {
 	t.Helper()
 	ids, err := l.AddJobs(t.Context(), NewJob{Job: sampleJob(token), First: Event{At: at, State: "held"}})
 	if err != nil {
@@ -23,7 +23,7 @@ func rewritten(t *testing.T, l *Log, token string, slurmJobID uint32, high int64
 	id := ids[0]
 	answer := func(gpu string, high int64) *estimator.Estimate {
 		return &estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "vgpu", GPU: gpu, Confidence: estimator.Exact, Fits: true,
-			Ranks: []estimator.Rank{{PeakReservedBytes: high, ComfortableBytes: high, ComfortableHighBytes: high}}}
+			Ranks: []estimator.Rank{{PeakReservedBytes: high, ComfortableBytes: high, ComfortableHighBytes: high}}, Reasons: reasons}
 	}
 	for _, step := range []Transition{
 		{From: "held", To: "found", SlurmJobID: slurmJobID}, {From: "found", To: "estimated", Estimate: answer("a100-80", 2*high)}, {From: "estimated", To: "again", Estimate: answer("rtx3060", high)},
@@ -113,6 +113,27 @@ func TestActuals(t *testing.T) {
 	var died1, known int
 	if err := l.db.QueryRow("SELECT died, known FROM row_list").Scan(&died1, &known); err != nil || died1 != 1 || known != 1 {
 		t.Errorf("%d of %d died, %v", died1, known, err)
+	}
+}
+
+// TestSharesTeachNothing: a job whose program takes a share of the card was seen to use that share, which says nothing of its need. That it died does.
+func TestSharesTeachNothing(t *testing.T) {
+	ctx := t.Context()
+	l, _ := openLog(t)
+	id := rewritten(t, l, "tok", 7, 100, estimator.Reason{Code: "share_of_card", Detail: "75 %"})
+	for _, a := range []Actual{
+		{At: at, Source: NVMLAccounting, Node: "gpu1", Outcome: Completed, PeakBytes: 9000, AfterRewrite: true},
+		{At: at.Add(time.Hour), Source: EpilogOOM, Node: "gpu1", Outcome: OutOfMemory, PeakBytes: 9000, AfterRewrite: true},
+	} {
+		if _, err := l.AddActual(ctx, id, a, nil, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if measured, err := l.LatestMeasured(ctx, 10); err != nil || len(measured) != 1 || measured[0].Outcome != OutOfMemory || measured[0].PeakBytes != 0 {
+		t.Errorf("%+v %v", measured, err)
+	}
+	if past, err := l.PastByFingerprint(ctx, 1001, "f", 5); err != nil || len(past) != 1 || past[0].PeakBytes != 0 {
+		t.Errorf("%+v %v", past, err)
 	}
 }
 

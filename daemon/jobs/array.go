@@ -6,15 +6,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/slurm/batch"
 )
-
-// codeArrayTask is the code of a job whose next task is to be tried.
-const codeArrayTask = decision.CodeNextTask
 
 // triedOf chooses the tasks of an array that are tried: the first, the middle and the last one.
 func triedOf(list string) (*spool.Array, error) {

@@ -98,7 +98,7 @@ func TestArraysAreJudgedByTheLargestTask(t *testing.T) {
 			}
 			j.State, j.NodeList = "RUNNING", "gpu1"
 			b.slurm.add(j)
-			b.ends(token, StateVerified, codeRunning)
+			b.ends(token, StateVerified, decision.CodeRunning)
 			if want := []string{fmt.Sprintf("1001 %d [{Features gpu12g}]", id)}; !slices.Equal(b.slurm.updates, want) {
 				t.Errorf("updates %q, want %q", b.slurm.updates, want)
 			}

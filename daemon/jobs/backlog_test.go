@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/slurm/wire"
@@ -92,7 +93,7 @@ func TestSubmissionsWaitForTheDisk(t *testing.T) {
 		t.Error("the first is not the first")
 	}
 	for _, l := range lines[1:6] {
-		if l.Decision == nil || l.Decision.Code != codeLogUnwritable {
+		if l.Decision == nil || l.Decision.Code != decision.CodeLogUnwritable {
 			t.Errorf("row %d: %+v", l.Job.ID, l.Decision)
 		}
 	}
@@ -119,7 +120,7 @@ func TestNobodyIsHeldForADisk(t *testing.T) {
 	back()
 	for token, id := range map[string]uint32{withRow: known, withoutRow: stranger} {
 		b.until("the row", func() bool { return b.story(token).Job.Finished })
-		if story := b.ends(token, StateAbandoned, codeLogUnwritable); story.Job.SlurmJobID != id {
+		if story := b.ends(token, StateAbandoned, decision.CodeLogUnwritable); story.Job.SlurmJobID != id {
 			t.Errorf("job %d of %d", story.Job.SlurmJobID, id)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 
 	"github.com/gresize/gresize/daemon/policy"
@@ -18,22 +19,22 @@ import (
 // TestScriptsThatNobodyWouldWrite: each is either left alone with a reason, or kept byte for byte for the probe.
 func TestScriptsThatNobodyWouldWrite(t *testing.T) {
 	for _, c := range []struct{ name, script, code string }{
-		{"empty", "", codeNoScript},
-		{"without #!", "true\n", codeOddScript},
-		{"an indented #!", "  #!/bin/sh\ntrue\n", codeOddScript},
-		{"a byte order mark", "\xef\xbb\xbf#!/bin/sh\n", codeOddScript},
-		{"a program", "\x7fELF\x02\x01\x01" + strings.Repeat("\xff", 1000), codeOddScript},
-		{"4 MB", "#!/bin/sh\n" + strings.Repeat("x", wire.MaxScriptBytes-10), codeCut},
+		{"empty", "", wire.SkipNoScript},
+		{"without #!", "true\n", decision.CodeOddScript},
+		{"an indented #!", "  #!/bin/sh\ntrue\n", decision.CodeOddScript},
+		{"a byte order mark", "\xef\xbb\xbf#!/bin/sh\n", decision.CodeOddScript},
+		{"a program", "\x7fELF\x02\x01\x01" + strings.Repeat("\xff", 1000), decision.CodeOddScript},
+		{"4 MB", "#!/bin/sh\n" + strings.Repeat("x", wire.MaxScriptBytes-10), decision.CodeCut},
 		{"Latin-1", "#!/bin/sh\n# caf\xe9\n", ""},
 		{"CRLF", "#!/bin/sh\r\ntrue\r\n", ""},
 		{"one long line", "#!/bin/sh\n#GRESIZE" + strings.Repeat(" ", 500_000) + "offset\n", ""},
-		{"opt-out with CRLF", "#!/bin/sh\r\n#GRESIZE off\r\n", codeOptedOut},
+		{"opt-out with CRLF", "#!/bin/sh\r\n#GRESIZE off\r\n", wire.SkipOptOut},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBench(t, Enforce, time.Minute)
 			r := sample()
 			r.Script, r.ScriptTotal = c.script, uint64(len(c.script))
-			if c.code == codeCut {
+			if c.code == decision.CodeCut {
 				r.ScriptTotal = 4 << 20
 			}
 			if code, _ := ineligible(r, false); code != c.code {
@@ -128,5 +129,5 @@ func TestASlowControllerSlowsNoSubmission(t *testing.T) {
 	b.report(1)
 	b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
 	b.slurm.change(id, func(j *client.Job) { j.State, j.NodeList = "RUNNING", "gpu1" })
-	b.ends(token, StateVerified, codeRunning)
+	b.ends(token, StateVerified, decision.CodeRunning)
 }

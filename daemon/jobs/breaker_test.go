@@ -94,7 +94,7 @@ func TestProbesThatAllFail(t *testing.T) {
 	of := func(uid uint32) *wire.Request { r := sample(); r.UserID = uid; return r }
 	for i := range 6 { // each is asked for twice
 		_, token := b.submit(of(uint32(1001 + i%3)))
-		b.ends(token, StateReleased, codeProbeRefused)
+		b.ends(token, StateReleased, estimator.CodeProbeRefused)
 	}
 	if f := b.manager.ProbesFailing(); f.Since.IsZero() || f.Opened != 1 || !strings.Contains(f.Why, "no partition probe") {
 		t.Fatalf("%+v", f)
@@ -114,6 +114,9 @@ func TestProbesThatAllFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.ends(token, StateReleased, "confidence_too_low")
+	if all := b.story(token).Estimates; len(all) != 1 || all[0].Estimator != "named_first" {
+		t.Errorf("what is not known is said in the name of the site's first estimator: %+v", all)
+	}
 	if f := b.manager.ProbesFailing(); f.Since.IsZero() || !strings.Contains(f.Why, "max_user_namespaces") {
 		t.Fatalf("%+v", f)
 	}
@@ -150,7 +153,7 @@ func TestBreakerLetsWaitingJobsGo(t *testing.T) {
 		b.until("the end", func() bool { return b.story(token).Job.Finished })
 		codes[b.story(token).Decisions[0].Code]++
 	}
-	if codes[codeProbeRefused] < 2 || codes[decision.CodeProbesFailing] == 0 {
+	if codes[estimator.CodeProbeRefused] < 2 || codes[decision.CodeProbesFailing] == 0 {
 		t.Errorf("%v", codes)
 	}
 	if len(b.slurm.asked) >= 10 { // twice each

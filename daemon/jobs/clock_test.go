@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/client"
 )
 
@@ -34,10 +35,10 @@ func TestTheClockIsSet(t *testing.T) {
 		by          time.Duration
 		state, code string
 	}{
-		"an hour back":        {time.Hour, StateVerified, codeRunning},
-		"a minute back":       {time.Minute, StateVerified, codeRunning},
-		"an hour forward":     {-time.Hour, StateAbandoned, codeHoldPassed},
-		"two minutes forward": {-2 * time.Minute, StateAbandoned, codeHoldPassed},
+		"an hour back":        {time.Hour, StateVerified, decision.CodeRunning},
+		"a minute back":       {time.Minute, StateVerified, decision.CodeRunning},
+		"an hour forward":     {-time.Hour, StateAbandoned, decision.CodeHoldPassed},
+		"two minutes forward": {-2 * time.Minute, StateAbandoned, decision.CodeHoldPassed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Enforce, time.Minute)
@@ -106,7 +107,7 @@ func TestAnArrayOfTenThousand(t *testing.T) {
 		worst = max(worst, time.Since(at))
 		time.Sleep(20 * time.Millisecond)
 	}
-	b.ends(token, StateVerified, codeRunning)
+	b.ends(token, StateVerified, decision.CodeRunning)
 	b.slurm.mu.Lock()
 	updates := slices.Clone(b.slurm.updates)
 	b.slurm.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/batch"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
@@ -57,60 +58,60 @@ func ineligible(r *wire.Request, shards bool) (code, reason string) {
 		}
 		return r.SkipReason, reason
 	case optedOut(r):
-		return codeOptedOut, skipReasons[codeOptedOut]
+		return wire.SkipOptOut, skipReasons[wire.SkipOptOut]
 	case r.ScriptTotal == 0:
-		return codeNoScript, skipReasons[codeNoScript]
+		return wire.SkipNoScript, skipReasons[wire.SkipNoScript]
 	case r.ScriptCut() || r.EnvironmentCut() || r.ArgvCut():
-		return codeCut, "its script, arguments or environment are larger than what is looked at"
+		return decision.CodeCut, "its script, arguments or environment are larger than what is looked at"
 	case !strings.HasPrefix(r.Script, "#!"):
-		return codeOddScript, "its script does not begin with #!: what would run it is not certain"
+		return decision.CodeOddScript, "its script does not begin with #!: what would run it is not certain"
 	case odd != "":
-		return codeNotUnderstood, fmt.Sprintf("its request %.100q was not understood", odd)
+		return request.CodeSpelling, fmt.Sprintf("its request %.100q was not understood", odd)
 	case len(asks) == 0:
-		return codeNoGPU, skipReasons[codeNoGPU]
+		return wire.SkipNoGPU, skipReasons[wire.SkipNoGPU]
 	case strings.ContainsFunc(r.Name+r.WorkDir, unicode.IsControl):
-		return codeOddName, "its name or its folder has a line break or another control character"
+		return decision.CodeOddName, "its name or its folder has a line break or another control character"
 	case r.UserID == 0:
-		return codeRoot, "it belongs to root, and no probe runs as root"
+		return decision.CodeRoot, "it belongs to root, and no probe runs as root"
 	case notAnArray(r.ArrayInx) != nil:
-		return codeArray, "its array was not understood: " + notAnArray(r.ArrayInx).Error()
+		return decision.CodeArray, "its array was not understood: " + notAnArray(r.ArrayInx).Error()
 	case r.Priority != nil && *r.Priority == 0:
-		return codeUserHold, skipReasons[codeUserHold]
+		return wire.SkipOnHold, skipReasons[wire.SkipOnHold]
 	case r.Deadline != 0:
-		return codeDeadline, skipReasons[codeDeadline]
+		return wire.SkipDeadline, skipReasons[wire.SkipDeadline]
 	case r.Dependency != "":
-		return codeDependency, "it depends on other jobs, whose output its probe would miss"
+		return decision.CodeDependency, "it depends on other jobs, whose output its probe would miss"
 	case r.Prefer != "":
 		// Slurm looks for the preferred nodes first, whatever the constraint says.
-		return codePrefer, "it prefers nodes (--prefer), which overrules a constraint"
+		return decision.CodePrefer, "it prefers nodes (--prefer), which overrules a constraint"
 	case r.Reservation != "":
-		return codeReservation, "it runs in a reservation"
+		return decision.CodeReservation, "it runs in a reservation"
 	case r.ReqNodes != "":
-		return codeNodesNamed, "its owner named the nodes"
+		return decision.CodeNodesNamed, "its owner named the nodes"
 	case r.Flags&wire.FlagExclusive != 0:
-		return codeExclusive, "it takes whole nodes"
+		return decision.CodeExclusive, "it takes whole nodes"
 	}
 	switch {
 	case len(asks) > 1:
-		return codeSeveralGPUs, "it names GPUs in more than one place: " + asked.String()
+		return request.CodeSeveral, "it names GPUs in more than one place: " + asked.String()
 	case asks[0].Name == "mps":
-		return codeSharesGPU, "it asks for MPS, a share of a GPU's time that says nothing of its memory: " + asked.String()
+		return request.CodeSharesGPU, "it asks for MPS, a share of a GPU's time that says nothing of its memory: " + asked.String()
 	case asks[0].Name != "gpu" && (!shards || asks[0].Field != request.PerNode || asks[0].Count < 1 || moreThanOne(r.NumTasks)):
-		return codeSharesGPU, "it asks for a share of a GPU already: " + asked.String()
+		return request.CodeSharesGPU, "it asks for a share of a GPU already: " + asked.String()
 	case moreThanOne(r.MinNodes) || moreThanOne(r.MaxNodes):
-		return codeSeveralGPUs, "it asks for more than one node"
+		return request.CodeSeveral, "it asks for more than one node"
 	case asks[0].Name != "gpu":
 		return "", "" // shards of one card
 	case asks[0].Count < 1 || asks[0].Count > mostGPUs:
-		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs, at most %d on one node are tried out", asks[0].Count, mostGPUs)
+		return request.CodeSeveral, fmt.Sprintf("it asks for %d GPUs, at most %d on one node are tried out", asks[0].Count, mostGPUs)
 	case asks[0].Count > 1 && !onOneNode(r, asks[0].Field):
-		return codeSeveralGPUs, fmt.Sprintf("it asks for %d GPUs that may be on more than one node", asks[0].Count)
+		return request.CodeSeveral, fmt.Sprintf("it asks for %d GPUs that may be on more than one node", asks[0].Count)
 	case asks[0].Field == request.PerTask && moreThanOne(r.NumTasks):
-		return codeSeveralGPUs, "it asks for a GPU for each of several tasks"
+		return request.CodeSeveral, "it asks for a GPU for each of several tasks"
 	case asks[0].Field == request.PerSocket:
-		return codeSeveralGPUs, "it asks for a GPU for each socket"
+		return request.CodeSeveral, "it asks for a GPU for each socket"
 	case r.NtasksPerTres != nil:
-		return codeNotUnderstood, "it asks for tasks by the GPU"
+		return request.CodeSpelling, "it asks for tasks by the GPU"
 	}
 	return "", ""
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/wire"
@@ -106,7 +107,7 @@ func TestRefusedSubmissionsAreForgotten(t *testing.T) {
 	}
 	b.manager.mu.Unlock()
 	b.slurm.add(client.Job{Name: "train", UserID: mallory, State: "PENDING", Reason: "BeginTime", EligibleAt: b.story(late).Job.HoldUntil, AdminComment: "gresize:v1:" + late, Request: askedOf(of(mallory))})
-	b.ends(late, StateReleased, codeSpoolLost)
+	b.ends(late, StateReleased, decision.CodeSpoolLost)
 	_, token := b.submit(of(alice))
 	b.report(1)
 	b.until("another's update", func() bool { return b.story(token).Job.State == StateUpdated })

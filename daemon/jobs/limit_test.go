@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -39,8 +40,8 @@ func TestLimitOf(t *testing.T) {
 // TestALimitAgainstAChangedJob: a job that was changed to what its owner may not have gets its request back, and one whose limit is the original's too keeps the change.
 func TestALimitAgainstAChangedJob(t *testing.T) {
 	for _, c := range []struct{ reason, state, code string }{
-		{"AssocMaxGRESPerJob", StateRestored, codeLimit},
-		{"QOSMaxJobsPerUserLimit", StateVerified, codeWaiting},
+		{"AssocMaxGRESPerJob", StateRestored, decision.CodeLimit},
+		{"QOSMaxJobsPerUserLimit", StateVerified, decision.CodeWaiting},
 	} {
 		b := newBench(t, Enforce, time.Minute)
 		b.change(func(s *Settings) {

@@ -60,8 +60,8 @@ func TestAQueueOfProbesDelaysNobodyForLong(t *testing.T) {
 	_, first := b.submit(sample())
 	b.until("the probe", func() bool { return b.story(first).Job.State == StateProbing })
 	_, second := b.submit(sample())
-	b.ends(first, StateReleased, codeProbeQueue)
-	b.ends(second, StateReleased, codeProbeQueue)
+	b.ends(first, StateReleased, decision.CodeProbeQueue)
+	b.ends(second, StateReleased, decision.CodeProbeQueue)
 	b.until("the first probe to be cancelled", func() bool {
 		b.slurm.mu.Lock()
 		defer b.slurm.mu.Unlock()
@@ -77,10 +77,10 @@ func TestAChangedJobDoesNotWaitForEver(t *testing.T) {
 		id, token := b.submit(sample())
 		b.report(1)
 		if limit == 0 {
-			b.ends(token, StateVerified, codeWaiting)
+			b.ends(token, StateVerified, decision.CodeWaiting)
 			continue
 		}
-		story := b.ends(token, StateRestored, codeWaitedTooLong)
+		story := b.ends(token, StateRestored, decision.CodeWaitedTooLong)
 		j, err := b.slurm.Job(t.Context(), id)
 		if err != nil || !request.Equivalent(j.Request, story.Job.Asked) {
 			t.Errorf("the job asks for %s, %v", j.Request, err)
@@ -99,7 +99,7 @@ func TestAReasonThatSaysNothing(t *testing.T) {
 		b.report(1)
 		b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
 		b.slurm.change(id, func(j *client.Job) { j.Reason = reason })
-		story := b.ends(token, StateRestored, codeWaitedTooLong)
+		story := b.ends(token, StateRestored, decision.CodeWaitedTooLong)
 		if j, err := b.slurm.Job(t.Context(), id); err != nil || !request.Equivalent(j.Request, story.Job.Asked) {
 			t.Errorf("%s: the job asks for %s, %v", reason, j.Request, err)
 		}

@@ -122,6 +122,8 @@ type Config struct {
 	Slurm     Slurm
 	Launcher  Launcher
 	Estimator Estimator
+	// EstimatorName is that of the first estimator that the site named; what gresized itself could not find out is said in its name.
+	EstimatorName string
 	// Numbers gives each submission its number; nil: they have none.
 	Numbers Numbers
 	// Margins knows what is known of the margin of an estimate; nil: nothing is.
@@ -381,7 +383,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	code, reason := ineligible(r, settings.Rules.ShardBytes > 0)
 	if code == "" && r.ArrayInx != "" && !settings.Arrays {
-		code, reason = codeArray, "it is an array, and the site does not want arrays to be looked at"
+		code, reason = decision.CodeArray, "it is an array, and the site does not want arrays to be looked at"
 	}
 	if code == "" {
 		if outside := settings.Rules.Scope.Outside(whose(s.job), false); outside != "" {
@@ -390,12 +392,12 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	if code == "" {
 		if ok, _ := m.canWrite(); !ok {
-			code, reason = codeLogUnwritable, "the decision log or the spool cannot be written at this moment"
+			code, reason = decision.CodeLogUnwritable, "the decision log or the spool cannot be written at this moment"
 		}
 	}
 	if code == "" {
 		if since := m.blindSince.Load(); since != nil && now.Sub(*since) > blindPatience {
-			code, reason = codeQueueUnreadable, "the queue cannot be read, so no job is found in it"
+			code, reason = decision.CodeQueueUnreadable, "the queue cannot be read, so no job is found in it"
 		}
 	}
 	if code == "" {
@@ -407,7 +409,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	if code == "" {
 		if reason = m.reserve(s.job.UID, size); reason != "" {
 			m.breaker.over(s.job.UID, s.job.Token)
-			code = codeBusy
+			code = decision.CodeBusy
 		}
 	}
 	if code != "" {

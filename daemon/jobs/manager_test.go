@@ -211,7 +211,7 @@ func newBenchThatLooks(t testing.TB, mode Mode, hold, poll time.Duration) *bench
 		Rules: policy.Rules{ActOn: []estimator.Confidence{estimator.Exact}, Own: map[string]bool{"gpu12g": true, "gpu80g": true},
 			Rows: []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Constraint: "gpu12g"}}, {FitsBytes: 80 * gib, Target: request.Target{Constraint: "gpu80g"}}}},
 		ProfileOf: func(request.Request) string { return "a100-80" }}, Version: release.Version{Major: 22, Minor: 5, Micro: 8},
-		Log: log, Spool: files, Slurm: b.slurm, Launcher: b.slurm, Estimator: sevenGiB{}, Logger: slog.New(slog.DiscardHandler)})
+		Log: log, Spool: files, Slurm: b.slurm, Launcher: b.slurm, Estimator: sevenGiB{}, EstimatorName: "named_first", Logger: slog.New(slog.DiscardHandler)})
 	if err := b.manager.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +292,7 @@ func TestUpdateWhoseAnswerIsLostIsNotSentTwice(t *testing.T) {
 	b.report(1)
 	b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
 	b.slurm.change(id, func(j *client.Job) { j.State, j.NodeList = "RUNNING", "gpu1" })
-	b.ends(token, StateVerified, codeRunning)
+	b.ends(token, StateVerified, decision.CodeRunning)
 	if want := []string{fmt.Sprintf("1001 %d [{Features gpu12g}]", id)}; !slices.Equal(b.slurm.updates, want) {
 		t.Errorf("updates %q, want %q", b.slurm.updates, want)
 	}
@@ -320,7 +320,7 @@ func TestControllerAwayForTheWholeHold(t *testing.T) {
 	b.slurm.mu.Lock()
 	b.slurm.down = false
 	b.slurm.mu.Unlock()
-	b.ends(token, StateAbandoned, codeHoldPassed)
+	b.ends(token, StateAbandoned, decision.CodeHoldPassed)
 	if len(b.slurm.updates) != 0 {
 		t.Errorf("job %d was updated after its hold: %q", id, b.slurm.updates)
 	}
@@ -379,7 +379,7 @@ func TestARefusedProbeIsAskedForOnceMore(t *testing.T) {
 	// Said twice, it is believed.
 	b.slurm.submit = func(launch.Request) (uint32, error) { return 0, refused }
 	_, token = b.submit(sample())
-	story := b.ends(token, StateReleased, codeProbeRefused)
+	story := b.ends(token, StateReleased, estimator.CodeProbeRefused)
 	if len(story.Probes) != 2 || !strings.Contains(story.Decisions[0].Reason, "connect failure") || b.manager.OpenProbes() != 0 {
 		t.Errorf("%d probes, %+v, %d open", len(story.Probes), story.Decisions, b.manager.OpenProbes())
 	}
@@ -435,7 +435,7 @@ func TestOnlyTheProbeItselfIsCancelled(t *testing.T) {
 	id, token := b.submit(sample())
 	b.until("the probe", func() bool { return b.story(token).Job.State == StateProbing })
 	b.slurm.change(id, func(j *client.Job) { j.State = "CANCELLED" })
-	b.ends(token, StateAbandoned, codeOwnerCancelled)
+	b.ends(token, StateAbandoned, decision.CodeOwnerCancelled)
 	if len(b.slurm.cancelled) != 0 {
 		t.Errorf("cancelled %v", b.slurm.cancelled)
 	}
@@ -478,7 +478,7 @@ func TestSecretsStayOutOfTheLog(t *testing.T) {
 	b.report(1)
 	b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
 	b.slurm.change(id, func(j *client.Job) { j.State = "RUNNING" })
-	story := b.ends(token, StateVerified, codeRunning)
+	story := b.ends(token, StateVerified, decision.CodeRunning)
 	sum := sha256.Sum256([]byte(b.slurm.asked[0].Key))
 	if text := fmt.Sprintf("%+v", story); strings.Contains(text, "SECRET") || strings.Contains(text, b.slurm.asked[0].Key) || story.Probes[0].KeySHA256 != hex.EncodeToString(sum[:]) {
 		t.Errorf("the story holds a secret: %s", text)
@@ -496,24 +496,24 @@ func TestIneligible(t *testing.T) {
 		change func(*wire.Request)
 	}{
 		{"", func(*wire.Request) {}}, {"", func(r *wire.Request) { r.MinNodes, r.NumTasks = &one, &two }}, {"", func(r *wire.Request) { r.Name = "lr=0.1 run" }},
-		{codeNoGPU, func(r *wire.Request) { r.TresPerNode = "" }}, {codeNoScript, func(r *wire.Request) { r.Script, r.ScriptTotal = "", 0 }},
-		{"", func(r *wire.Request) { r.TresPerNode = "gres:gpu:2" }}, {codeSeveralGPUs, func(r *wire.Request) { r.TresPerJob = "gres:gpu:1" }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode = "gres:gpu:17" }}, {codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode = "gres:gpu:0" }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.NumTasks = "gres:gpu:4", &two }},
+		{wire.SkipNoGPU, func(r *wire.Request) { r.TresPerNode = "" }}, {wire.SkipNoScript, func(r *wire.Request) { r.Script, r.ScriptTotal = "", 0 }},
+		{"", func(r *wire.Request) { r.TresPerNode = "gres:gpu:2" }}, {request.CodeSeveral, func(r *wire.Request) { r.TresPerJob = "gres:gpu:1" }},
+		{request.CodeSeveral, func(r *wire.Request) { r.TresPerNode = "gres:gpu:17" }}, {request.CodeSeveral, func(r *wire.Request) { r.TresPerNode = "gres:gpu:0" }},
+		{request.CodeSeveral, func(r *wire.Request) { r.TresPerNode, r.NumTasks = "gres:gpu:4", &two }},
 		{"", func(r *wire.Request) { r.TresPerNode, r.NumTasks, r.MaxNodes = "gres:gpu:4", &two, &one }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.TresPerJob = "", "gres:gpu:4" }},
+		{request.CodeSeveral, func(r *wire.Request) { r.TresPerNode, r.TresPerJob = "", "gres:gpu:4" }},
 		{"", func(r *wire.Request) { r.TresPerNode, r.TresPerJob, r.MaxNodes = "", "gres:gpu:4", &one }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.TresPerTask, r.MaxNodes = "", "gres:gpu:2", &one }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.MinNodes = &two }}, {codeSharesGPU, func(r *wire.Request) { r.TresPerNode = "gres:shard:2" }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.TresPerTask, r.NumTasks = "", "gres:gpu:1", &two }},
-		{codeSeveralGPUs, func(r *wire.Request) { r.TresPerNode, r.TresPerSocket = "", "gres:gpu:1" }},
-		{codeNotUnderstood, func(r *wire.Request) { r.TresPerNode = "gres:gpu:a:b:c" }}, {codeNotUnderstood, func(r *wire.Request) { r.NtasksPerTres = &one }},
-		{"", func(r *wire.Request) { r.ArrayInx = "0-3" }}, {codeArray, func(r *wire.Request) { r.ArrayInx = "0-3x" }}, {codeRoot, func(r *wire.Request) { r.UserID = 0 }}, {codeCut, func(r *wire.Request) { r.ScriptTotal = 99 }},
-		{codeUserHold, func(r *wire.Request) { r.Priority = &zero }}, {codeDeadline, func(r *wire.Request) { r.Deadline = 5 }}, {codeDependency, func(r *wire.Request) { r.Dependency = "singleton" }},
-		{codePrefer, func(r *wire.Request) { r.Prefer = "ib" }}, {codeReservation, func(r *wire.Request) { r.Reservation = "x" }}, {codeNodesNamed, func(r *wire.Request) { r.ReqNodes = "n" }}, {codeExclusive, func(r *wire.Request) { r.Flags = wire.FlagExclusive }},
-		{codeOddName, func(r *wire.Request) { r.Name = "a\nJobId=5" }}, {codeOddName, func(r *wire.Request) { r.WorkDir = "/a\x1b" }}, {"", func(r *wire.Request) { r.Comment = "a\nb" }},
-		{codeOptedOut, func(r *wire.Request) { r.Comment = "my note; gresize:OFF" }}, {codeOptedOut, func(r *wire.Request) { r.Environment = append(r.Environment, "GRESIZE=off") }},
-		{codeOptedOut, func(r *wire.Request) {
+		{request.CodeSeveral, func(r *wire.Request) { r.TresPerNode, r.TresPerTask, r.MaxNodes = "", "gres:gpu:2", &one }},
+		{request.CodeSeveral, func(r *wire.Request) { r.MinNodes = &two }}, {request.CodeSharesGPU, func(r *wire.Request) { r.TresPerNode = "gres:shard:2" }},
+		{request.CodeSeveral, func(r *wire.Request) { r.TresPerNode, r.TresPerTask, r.NumTasks = "", "gres:gpu:1", &two }},
+		{request.CodeSeveral, func(r *wire.Request) { r.TresPerNode, r.TresPerSocket = "", "gres:gpu:1" }},
+		{request.CodeSpelling, func(r *wire.Request) { r.TresPerNode = "gres:gpu:a:b:c" }}, {request.CodeSpelling, func(r *wire.Request) { r.NtasksPerTres = &one }},
+		{"", func(r *wire.Request) { r.ArrayInx = "0-3" }}, {decision.CodeArray, func(r *wire.Request) { r.ArrayInx = "0-3x" }}, {decision.CodeRoot, func(r *wire.Request) { r.UserID = 0 }}, {decision.CodeCut, func(r *wire.Request) { r.ScriptTotal = 99 }},
+		{wire.SkipOnHold, func(r *wire.Request) { r.Priority = &zero }}, {wire.SkipDeadline, func(r *wire.Request) { r.Deadline = 5 }}, {decision.CodeDependency, func(r *wire.Request) { r.Dependency = "singleton" }},
+		{decision.CodePrefer, func(r *wire.Request) { r.Prefer = "ib" }}, {decision.CodeReservation, func(r *wire.Request) { r.Reservation = "x" }}, {decision.CodeNodesNamed, func(r *wire.Request) { r.ReqNodes = "n" }}, {decision.CodeExclusive, func(r *wire.Request) { r.Flags = wire.FlagExclusive }},
+		{decision.CodeOddName, func(r *wire.Request) { r.Name = "a\nJobId=5" }}, {decision.CodeOddName, func(r *wire.Request) { r.WorkDir = "/a\x1b" }}, {"", func(r *wire.Request) { r.Comment = "a\nb" }},
+		{wire.SkipOptOut, func(r *wire.Request) { r.Comment = "my note; gresize:OFF" }}, {wire.SkipOptOut, func(r *wire.Request) { r.Environment = append(r.Environment, "GRESIZE=off") }},
+		{wire.SkipOptOut, func(r *wire.Request) {
 			r.Script = "#!/bin/sh\n#GRESIZE off please\n"
 			r.ScriptTotal = uint64(len(r.Script))
 		}},

@@ -18,11 +18,9 @@ func TestManualNamesEveryStateAndCode(t *testing.T) {
 	}
 	words := slices.Concat(OpenStates, LastStates)
 	for path, pattern := range map[string]string{
-		"daemon/jobs/states.go":        `(?m)^\tcode\w+\s*= "(\w+)"`,
-		"daemon/policy/policy.go":      `(?m)^\tCode\w+\s*= "(\w+)"`,
-		"slurm/request/request.go":     `(?m)^\tCode\w+\s*= "(\w+)"`,
-		"slurm/wire/wire.go":           `(?m)^\tSkip\w+\s*= "(\w+)"`,
-		"daemon/decisionlog/append.go": `Verdict = "(\w+)"`,
+		"daemon/decision/decision.go": `(?m)^\t(?:Code\w+|\w+ +Verdict)\s*= "(\w+)"`,
+		"slurm/request/request.go":    `(?m)^\tCode\w+\s*= "(\w+)"`,
+		"slurm/wire/wire.go":          `(?m)^\tSkip\w+\s*= "(\w+)"`,
 	} {
 		source, err := os.ReadFile(filepath.Join(root, path))
 		if err != nil {

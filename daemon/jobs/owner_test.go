@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/client"
 )
 
@@ -13,14 +14,14 @@ func TestWhatTheOwnerDidIsLookedAt(t *testing.T) {
 		do   func(*client.Job)
 		code string
 	}{
-		"another request":    {func(j *client.Job) { j.Request.Features = "gpu40g" }, codeOwnerChanged},
-		"no constraint":      {func(j *client.Job) { j.Request.Features = "" }, codeOwnerChanged},
-		"another begin time": {func(j *client.Job) { j.EligibleAt = time.Now().Add(3 * time.Hour) }, codeOwnerChanged},
-		"put on hold":        {func(j *client.Job) { j.Reason = "JobHeldUser" }, codeOwnerChanged},
-		"let go":             {func(j *client.Job) { j.EligibleAt, j.Reason = time.Now().Add(-time.Second), "Priority" }, codeOwnerReleased},
-		"begun":              {func(j *client.Job) { j.State, j.NodeList = "RUNNING", "gpu1" }, codeOwnerReleased},
-		"cancelled":          {func(j *client.Job) { j.State = "CANCELLED" }, codeOwnerCancelled},
-		"another's job":      {func(j *client.Job) { j.UserID = 2002 }, codeAmbiguous},
+		"another request":    {func(j *client.Job) { j.Request.Features = "gpu40g" }, decision.CodeOwnerChanged},
+		"no constraint":      {func(j *client.Job) { j.Request.Features = "" }, decision.CodeOwnerChanged},
+		"another begin time": {func(j *client.Job) { j.EligibleAt = time.Now().Add(3 * time.Hour) }, decision.CodeOwnerChanged},
+		"put on hold":        {func(j *client.Job) { j.Reason = "JobHeldUser" }, decision.CodeOwnerChanged},
+		"let go":             {func(j *client.Job) { j.EligibleAt, j.Reason = time.Now().Add(-time.Second), "Priority" }, decision.CodeOwnerReleased},
+		"begun":              {func(j *client.Job) { j.State, j.NodeList = "RUNNING", "gpu1" }, decision.CodeOwnerReleased},
+		"cancelled":          {func(j *client.Job) { j.State = "CANCELLED" }, decision.CodeOwnerCancelled},
+		"another's job":      {func(j *client.Job) { j.UserID = 2002 }, decision.CodeAmbiguous},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, Enforce, time.Minute)

@@ -50,8 +50,8 @@ func TestOwnersWhoseJobsDieAreLeftAlone(t *testing.T) {
 		_, token := b.submit(r)
 		return token
 	}
-	story := b.ends(of(dies), StateReleased, codeOwnersDeaths)
-	if d := story.Decisions[0]; d.Code != codeOwnersDeaths || !strings.Contains(d.Reason, "of its owner's last 3 changed jobs whose end is known, 3 died") {
+	story := b.ends(of(dies), StateReleased, decision.CodeOwnersDeaths)
+	if d := story.Decisions[0]; d.Code != decision.CodeOwnersDeaths || !strings.Contains(d.Reason, "of its owner's last 3 changed jobs whose end is known, 3 died") {
 		t.Errorf("%+v", d)
 	}
 	if len(story.Probes) != 0 {

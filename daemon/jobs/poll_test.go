@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/slurm/client"
@@ -114,7 +115,7 @@ func TestNobodyIsHeldUnseen(t *testing.T) {
 	}
 	b.until("its row", func() bool {
 		lines, err := b.log.List(t.Context(), 1, decisionlog.Filter{})
-		return err == nil && len(lines) == 1 && lines[0].Decision != nil && lines[0].Decision.Code == codeQueueUnreadable
+		return err == nil && len(lines) == 1 && lines[0].Decision != nil && lines[0].Decision.Code == decision.CodeQueueUnreadable
 	})
 	down(false)
 	b.until("a look that is answered", func() bool { return b.manager.blindSince.Load() == nil })

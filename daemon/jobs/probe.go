@@ -62,7 +62,7 @@ func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool
 		return false
 	}
 	if m.waitsTooLong(l) {
-		return m.letGo(ctx, l, codeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.now().Probe.MaxRunning, "probe runs", "probes run"), m.now().Probe.StartWithin))
+		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.now().Probe.MaxRunning, "probe runs", "probes run"), m.now().Probe.StartWithin))
 	}
 	return m.launchProbe(ctx, l)
 }
@@ -86,7 +86,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	}
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
-		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
 	if payload.Array == nil {
 		if again, done := m.fromCache(ctx, l); done {
@@ -169,7 +169,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 		return false
 	}
 	if !l.enforced() && time.Since(l.since) > shadowPatience {
-		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe did not report within "+shadowPatience.String())
+		return m.letGo(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe did not report within "+shadowPatience.String())
 	}
 	p := l.probe
 	switch {
@@ -187,7 +187,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 		there = false
 	}
 	if there && j.Pending() && m.waitsTooLong(l) {
-		return m.letGo(ctx, l, codeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.now().Probe.StartWithin, j.Reason))
+		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.now().Probe.StartWithin, j.Reason))
 	}
 	if there && !j.Ended() {
 		p.missingSince = time.Time{}
@@ -205,7 +205,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 		ended = fmt.Sprintf("its job %d ended as %s with exit code %s", j.ID, j.State, j.ExitCode)
 	}
 	m.forget(p)
-	return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
+	return m.letGo(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
 }
 
 // afterRefusal asks once more for a probe that was refused. What is said while slurmctld or gresize-launch ends, starts or hangs is no word on the job, and its
@@ -227,7 +227,7 @@ func (m *Manager) giveUp(ctx context.Context, l *life) bool {
 	p := l.probe
 	m.forget(p)
 	l.probe = nil
-	return m.letGo(ctx, l, codeProbeRefused, "the job was left alone: its probe was not submitted: "+p.refused)
+	return m.letGo(ctx, l, estimator.CodeProbeRefused, "the job was left alone: its probe was not submitted: "+p.refused)
 }
 
 // cancelProbe ends a probe whose report has no reader any more. We may cancel any job, so it is made sure that it is the probe: its id came
@@ -260,7 +260,7 @@ func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) boo
 	m.forget(l.probe)
 	l.probe = nil
 	if l.attempts-l.reported >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
-		return m.letGo(ctx, l, codeProbeLost, "the job was left alone: its probe never appeared in the queue")
+		return m.letGo(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe never appeared in the queue")
 	}
 	return m.launchProbe(ctx, l)
 }
@@ -298,7 +298,7 @@ func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
 	}
 	if r.failure != nil {
 		t.Code, t.Detail = r.failure.Code, "the probe could not make a bundle: "+r.failure.Detail
-		answer := estimator.NewUnknown("vgpu", l.job.Profile, *r.failure)
+		answer := estimator.NewUnknown(m.config.EstimatorName, l.job.Profile, *r.failure)
 		l.estimate = &answer
 	}
 	if r.unchanged != nil {
@@ -393,7 +393,7 @@ func (m *Manager) ProbeBundle(name, key string, bundle []byte) error {
 // ProbeFailure takes the reason why a probe has no bundle.
 func (m *Manager) ProbeFailure(name, key string, reason estimator.Reason) error {
 	reason.Detail = strings.ToValidUTF8(shorten(reason.Detail, estimator.MaxDetailBytes), "")
-	check := estimator.NewUnknown("vgpu", "", reason)
+	check := estimator.NewUnknown(m.config.EstimatorName, "", reason)
 	if err := check.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadReason, err)
 	}

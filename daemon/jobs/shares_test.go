@@ -20,16 +20,16 @@ func TestWhichSharesAreLookedAt(t *testing.T) {
 		change        func(*wire.Request)
 		without, with string
 	}{
-		{"shards", "gres/shard:20", nil, codeSharesGPU, ""},
-		{"many shards are one card", "gres/shard:22528", nil, codeSharesGPU, ""},
-		{"shards of a type", "gres/shard:a100:20", nil, codeSharesGPU, ""},
-		{"shards beside another resource", "gres/shard:20,gres/vram:4", nil, codeSharesGPU, ""},
-		{"no shards", "gres/shard:0", nil, codeSharesGPU, codeSharesGPU},
-		{"shards for several tasks", "gres/shard:20", func(r *wire.Request) { r.NumTasks = &two }, codeSharesGPU, codeSharesGPU},
-		{"shards of a whole job", "", func(r *wire.Request) { r.TresPerJob = "gres/shard:20" }, codeSharesGPU, codeSharesGPU},
-		{"shards on two nodes", "gres/shard:20", func(r *wire.Request) { r.MinNodes = &two }, codeSharesGPU, codeSeveralGPUs},
-		{"MPS", "gres/mps:50", nil, codeSharesGPU, codeSharesGPU},
-		{"shards and a GPU", "gres/gpu:1,gres/shard:5", nil, codeSeveralGPUs, codeSeveralGPUs},
+		{"shards", "gres/shard:20", nil, request.CodeSharesGPU, ""},
+		{"many shards are one card", "gres/shard:22528", nil, request.CodeSharesGPU, ""},
+		{"shards of a type", "gres/shard:a100:20", nil, request.CodeSharesGPU, ""},
+		{"shards beside another resource", "gres/shard:20,gres/vram:4", nil, request.CodeSharesGPU, ""},
+		{"no shards", "gres/shard:0", nil, request.CodeSharesGPU, request.CodeSharesGPU},
+		{"shards for several tasks", "gres/shard:20", func(r *wire.Request) { r.NumTasks = &two }, request.CodeSharesGPU, request.CodeSharesGPU},
+		{"shards of a whole job", "", func(r *wire.Request) { r.TresPerJob = "gres/shard:20" }, request.CodeSharesGPU, request.CodeSharesGPU},
+		{"shards on two nodes", "gres/shard:20", func(r *wire.Request) { r.MinNodes = &two }, request.CodeSharesGPU, request.CodeSeveral},
+		{"MPS", "gres/mps:50", nil, request.CodeSharesGPU, request.CodeSharesGPU},
+		{"shards and a GPU", "gres/gpu:1,gres/shard:5", nil, request.CodeSeveral, request.CodeSeveral},
 	} {
 		r := sample()
 		r.TresPerNode = c.tres

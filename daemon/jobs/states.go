@@ -5,13 +5,6 @@
 // as its owner asked, when its hold is over.
 package jobs
 
-import (
-	"github.com/gresize/gresize/daemon/decision"
-	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/slurm/request"
-	"github.com/gresize/gresize/slurm/wire"
-)
-
 // The states of a job, in the order in which they are usually passed. A row with a state means that the state was
 // reached, and that the action that it announces may have been begun.
 const (
@@ -59,51 +52,4 @@ const (
 var (
 	OpenStates = []string{StateHeld, StateStamped, StateFound, StateProbing, StateReported, StateEstimated, StateDecided, StateUpdating, StateUpdated, StateRestoring, StateReleasing}
 	LastStates = []string{StateVerified, StateRestored, StateReleased, StateAbandoned, StateShadowed, StateLeftAlone}
-)
-
-// Codes of events and decisions made here, as they are called in this package.
-const (
-	codeNoGPU           = wire.SkipNoGPU
-	codeNoScript        = wire.SkipNoScript
-	codeSharesGPU       = request.CodeSharesGPU
-	codeSeveralGPUs     = request.CodeSeveral
-	codeNotUnderstood   = request.CodeSpelling
-	codeArray           = decision.CodeArray
-	codePrefer          = decision.CodePrefer
-	codeDeadline        = wire.SkipDeadline
-	codeExclusive       = decision.CodeExclusive
-	codeNodesNamed      = decision.CodeNodesNamed
-	codeDependency      = decision.CodeDependency
-	codeReservation     = decision.CodeReservation
-	codeUserHold        = wire.SkipOnHold
-	codeRoot            = decision.CodeRoot
-	codeCut             = decision.CodeCut
-	codeOddName         = decision.CodeOddName
-	codeOddScript       = decision.CodeOddScript
-	codeOptedOut        = wire.SkipOptOut
-	codeBusy            = decision.CodeBusy
-	codeLogUnwritable   = decision.CodeLogUnwritable
-	codeQueueUnreadable = decision.CodeQueueUnreadable
-	codeNeverSeen       = decision.CodeNeverSeen
-	codeAmbiguous       = decision.CodeAmbiguous
-	codeChangedEarly    = decision.CodeChangedEarly
-	codeOwnerReleased   = decision.CodeOwnerReleased
-	codeOwnerChanged    = decision.CodeOwnerChanged
-	codeOwnerCancelled  = decision.CodeOwnerCancelled
-	codeHoldPassed      = decision.CodeHoldPassed
-	codeClockSetBack    = decision.CodeClockSetBack
-	codeProbeRefused    = estimator.CodeProbeRefused
-	codeProbeLost       = estimator.CodeProbeLost
-	codeProbeQueue      = decision.CodeProbeQueue
-	codeSpoolLost       = decision.CodeSpoolLost
-	codeUpdateRefused   = decision.CodeUpdateRefused
-	codeImpossible      = decision.CodeImpossible
-	codeWaitedTooLong   = decision.CodeWaitedTooLong
-	codeLimit           = decision.CodeLimit
-	codeModeChanged     = decision.CodeModeChanged
-	codeDiedBefore      = decision.CodeDiedBefore
-	codeOwnersDeaths    = decision.CodeOwnersDeaths
-	codeLookAgain       = decision.CodeTriedAgain
-	codeRunning         = decision.CodeRunning
-	codeWaiting         = decision.CodeWaiting
 )

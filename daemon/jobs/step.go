@@ -103,7 +103,7 @@ func (m *Manager) abandon(ctx context.Context, l *life, code, detail string) boo
 func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool {
 	d := &decisionlog.Decision{At: time.Now(), Verdict: decision.LeaveAlone, Code: code, Reason: reason}
 	l.decision = d
-	if code == codeProbeRefused || code == codeProbeLost {
+	if code == estimator.CodeProbeRefused || code == estimator.CodeProbeLost {
 		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, reason, d.At)
 	}
 	if !l.enforced() {
@@ -116,7 +116,7 @@ func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool 
 // lost says how a held job has left our hands, or returns "".
 func (l *life) lost(j client.Job, now time.Time) (code, detail string) {
 	if code, detail = l.lostHold(j, now); code == "" && !request.Equivalent(j.Request, l.job.Asked) {
-		return codeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request)
+		return decision.CodeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request)
 	}
 	return code, detail
 }
@@ -130,17 +130,17 @@ func (l *life) lostHold(j client.Job, now time.Time) (code, detail string) {
 	passed := !now.Before(l.job.HoldUntil.Add(-time.Second))
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
-		return codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID)
+		return decision.CodeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID)
 	case j.Ended() && j.NodeList == "":
-		return codeOwnerCancelled, "the job ended as " + j.State + " and never ran"
+		return decision.CodeOwnerCancelled, "the job ended as " + j.State + " and never ran"
 	case passed && (!j.Pending() || !j.EligibleAt.After(now)):
-		return codeHoldPassed, "the hold passed and the job may start as its owner asked"
+		return decision.CodeHoldPassed, "the hold passed and the job may start as its owner asked"
 	case !j.Pending() || !j.EligibleAt.After(now):
-		return codeOwnerReleased, "the owner lifted the hold: the job runs as it was asked for"
+		return decision.CodeOwnerReleased, "the owner lifted the hold: the job runs as it was asked for"
 	case strings.HasPrefix(j.Reason, "JobHeld"):
-		return codeOwnerChanged, "the job was put on hold by somebody else: " + j.Reason
+		return decision.CodeOwnerChanged, "the job was put on hold by somebody else: " + j.Reason
 	case j.EligibleAt.Sub(begin).Abs() > beginTolerance:
-		return codeOwnerChanged, fmt.Sprintf("the begin time was changed to %s", j.EligibleAt.Format(time.RFC3339))
+		return decision.CodeOwnerChanged, fmt.Sprintf("the begin time was changed to %s", j.EligibleAt.Format(time.RFC3339))
 	}
 	return "", ""
 }
@@ -162,7 +162,7 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 		return false
 	}
 	if l.overstays(time.Now()) {
-		m.letGo(ctx, l, codeClockSetBack, "the job was left alone: its hold is over, and the clock was set back, so that Slurm would hold it longer")
+		m.letGo(ctx, l, decision.CodeClockSetBack, "the job was left alone: its hold is over, and the clock was set back, so that Slurm would hold it longer")
 		return false
 	}
 	return true
@@ -211,7 +211,7 @@ func (m *Manager) gone(ctx context.Context, l *life) bool {
 	if _, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID); !errors.Is(err, client.ErrNoJob) {
 		return false
 	}
-	m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")
+	m.abandon(ctx, l, decision.CodeOwnerCancelled, "the job is no longer in the queue")
 	return true
 }
 
@@ -231,7 +231,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 	}
 	switch {
 	case len(mine) > 1:
-		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("%d jobs carry the token", len(mine)))
+		return m.abandon(ctx, l, decision.CodeAmbiguous, fmt.Sprintf("%d jobs carry the token", len(mine)))
 	case len(mine) == 0:
 		if !l.unseen && view.at.Sub(l.job.SubmittedAt) > unseenAfter {
 			// Slurm has refused it, as a rule. Without its script it is let go as soon as it is seen after all.
@@ -239,7 +239,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 				m.config.Logger.Warn("spool not cleaned", "token", l.job.Token, "error", err)
 			}
 			if !m.unsee(l) {
-				return m.abandon(ctx, l, codeNeverSeen, "no job carries the token after a few seconds, and many others of this owner are remembered that were not seen either")
+				return m.abandon(ctx, l, decision.CodeNeverSeen, "no job carries the token after a few seconds, and many others of this owner are remembered that were not seen either")
 			}
 		}
 		limit := l.job.SubmittedAt.Add(neverSeenShadow)
@@ -247,7 +247,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 			limit = l.job.HoldUntil
 		}
 		if view.at.After(limit) {
-			return m.abandon(ctx, l, codeNeverSeen, "no job carries the token: it was a test of a submission, was refused later, or the plugin did not get the answer in time")
+			return m.abandon(ctx, l, decision.CodeNeverSeen, "no job carries the token: it was a test of a submission, was refused later, or the plugin did not get the answer in time")
 		}
 		return false
 	}
@@ -258,7 +258,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 		if !m.move(ctx, l, found) {
 			return false
 		}
-		return m.letGo(ctx, l, codeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
+		return m.letGo(ctx, l, decision.CodeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
 	}
 	if outside := m.now().Rules.Scope.Outside(policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UserID}, true); outside != "" {
 		// Its defaults were not known at submit.
@@ -302,7 +302,7 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 			return false
 		}
 		if err != nil {
-			answer = estimator.NewUnknown("vgpu", l.job.Profile, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
+			answer = estimator.NewUnknown(m.config.EstimatorName, l.job.Profile, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
 		}
 		l.estimate = &answer
 	}
@@ -358,7 +358,7 @@ func describeEstimate(e *estimator.Estimate) string {
 func (m *Manager) decide(ctx context.Context, l *life) bool {
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
-		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
 	var forAll *estimator.Estimate
 	if a := payload.Array; a != nil && len(l.seen) > 0 && len(l.seen) <= len(a.Tried) {
@@ -392,7 +392,7 @@ func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision, for
 	if l.looks >= MaxLooks {
 		return m.letGo(ctx, l, decision.CodeCardsDisagree, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
 	}
-	if !m.probeAgain(ctx, l, decisionlog.Transition{Code: codeLookAgain, Profile: d.Profile, Estimate: forAll,
+	if !m.probeAgain(ctx, l, decisionlog.Transition{Code: decision.CodeTriedAgain, Profile: d.Profile, Estimate: forAll,
 		Detail: fmt.Sprintf("%s; it is tried on that card (%s) too", d.Reason, d.Profile)}) {
 		return false
 	}
@@ -402,7 +402,7 @@ func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision, for
 
 // nextTask sends the next task of an array to a probe.
 func (m *Manager) nextTask(ctx context.Context, l *life, a *spool.Array) bool {
-	return m.probeAgain(ctx, l, decisionlog.Transition{Code: codeArrayTask,
+	return m.probeAgain(ctx, l, decisionlog.Transition{Code: decision.CodeNextTask,
 		Detail: fmt.Sprintf("task %d of the array was tried, task %d is next", a.Tried[len(l.seen)-1], a.Tried[len(l.seen)])})
 }
 
@@ -410,7 +410,7 @@ func (m *Manager) nextTask(ctx context.Context, l *life, a *spool.Array) bool {
 func (m *Manager) probeAgain(ctx context.Context, l *life, t decisionlog.Transition) bool {
 	// The bundle is removed first: a daemon that dies here must not take it for the answer of the next probe.
 	if err := m.config.Spool.RemoveBundle(l.job.Token); err != nil {
-		return m.letGo(ctx, l, codeSpoolLost, "the job was left alone: "+err.Error())
+		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: "+err.Error())
 	}
 	t.To = StateFound
 	if !m.move(ctx, l, t) {
@@ -431,7 +431,7 @@ func (m *Manager) act(ctx context.Context, l *life) bool {
 		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: d.Code, Detail: "shadow mode: nothing was changed"})
 		return false
 	case m.now().Mode != Enforce:
-		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: decision.CodeModeChanged, Detail: "the mode is no longer enforce"})
 	case d.Verdict == decision.Rewrite:
 		return m.move(ctx, l, decisionlog.Transition{To: StateUpdating, Code: d.Code, Detail: "scontrol update " + assignments(d.Change.Set) + " and release"})
 	}
@@ -446,7 +446,7 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 	updated := decisionlog.Transition{To: StateUpdated, Detail: "the job asks for " + change.Result.String()}
 	switch {
 	case errors.Is(err, client.ErrNoJob):
-		return m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")
+		return m.abandon(ctx, l, decision.CodeOwnerCancelled, "the job is no longer in the queue")
 	case err != nil:
 		return false
 	case j.UserID == l.job.UID && !j.Ambiguous && request.Equivalent(j.Request, change.Result):
@@ -456,10 +456,10 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 		return m.abandon(ctx, l, code, detail)
 	}
 	if m.now().Mode != Enforce {
-		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeModeChanged, Detail: "the mode is no longer enforce"})
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: decision.CodeModeChanged, Detail: "the mode is no longer enforce"})
 	}
 	if l.overstays(now) {
-		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeClockSetBack, Detail: "the hold is over, and the clock was set back"})
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: decision.CodeClockSetBack, Detail: "the hold is over, and the clock was set back"})
 	}
 	if l.job.HoldUntil.Sub(now) < lastMoment {
 		return false
@@ -472,7 +472,7 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 		if l.tries++; l.tries < maxTries {
 			return false
 		}
-		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: codeUpdateRefused, Detail: "the controller refused the change: " + refused.Stderr})
+		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: decision.CodeUpdateRefused, Detail: "the controller refused the change: " + refused.Stderr})
 	case err != nil:
 		// It may have been carried out all the same: the next step looks first.
 		m.config.Logger.Warn("update without an answer", "token", l.job.Token, "error", err)
@@ -499,25 +499,25 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	limit, notJudged := limitOf(j.Reason, l.decision.Change), l.notJudged(j)
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
-		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
+		return m.abandon(ctx, l, decision.CodeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
 	case !request.Equivalent(j.Request, l.decision.Change.Result):
-		return m.abandon(ctx, l, codeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request))
+		return m.abandon(ctx, l, decision.CodeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request))
 	case !j.Pending():
-		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeRunning, Detail: fmt.Sprintf("the job is %s on %s", j.State, j.NodeList), NodeList: j.NodeList})
+		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: decision.CodeRunning, Detail: fmt.Sprintf("the job is %s on %s", j.State, j.NodeList), NodeList: j.NodeList})
 	case strings.HasPrefix(j.Reason, "BadConstraints"):
-		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeImpossible,
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeImpossible,
 			Detail: "no node of this cluster can run the changed request (BadConstraints): the original is put back, " + assignments(request.Difference(l.decision.Change.Result, l.job.Asked))})
 	case limit == single, limit == shared && m.now().MaxWait == 0 && m.waitedFor(l, view.at) > groupPatience:
-		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeLimit,
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeLimit,
 			Detail: fmt.Sprintf("a limit of the accounting stands against the changed request (%s): the original is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case m.overdue(l, view.at):
-		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.now().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case view.at.Sub(l.since) > m.now().Watch && notJudged:
-		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: codeWaitedTooLong,
+		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job waits, and slurmctld says neither why nor when it may start (%s): the original request is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 && limit == unlimited || m.crowded()):
-		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: codeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
+		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: decision.CodeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
 }
@@ -556,16 +556,16 @@ func (m *Manager) restore(ctx context.Context, l *life) bool {
 	j, err := m.jobOf(ctx, l)
 	switch {
 	case errors.Is(err, client.ErrNoJob), err == nil && j.Ended():
-		return m.abandon(ctx, l, codeOwnerCancelled, "the job ended")
+		return m.abandon(ctx, l, decision.CodeOwnerCancelled, "the job ended")
 	case err != nil:
 		return false
 	case j.UserID != l.job.UID || j.Ambiguous:
-		return m.abandon(ctx, l, codeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
+		return m.abandon(ctx, l, decision.CodeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
 	case request.Equivalent(j.Request, l.job.Asked):
 		m.finish(ctx, l, decisionlog.Transition{To: StateRestored, Code: l.code, Detail: "the job asks for " + l.job.Asked.String() + " again"})
 		return false
 	case !j.Pending() || !request.Equivalent(j.Request, l.decision.Change.Result):
-		return m.abandon(ctx, l, codeOwnerChanged, fmt.Sprintf("the job is %s and asks for %s", j.State, j.Request))
+		return m.abandon(ctx, l, decision.CodeOwnerChanged, fmt.Sprintf("the job is %s and asks for %s", j.State, j.Request))
 	}
 	err = m.config.Slurm.Update(ctx, l.job.UID, l.job.SlurmJobID, request.Difference(l.decision.Change.Result, l.job.Asked), client.Start{At: l.job.BeginAt})
 	m.config.Failpoint(StateRestoring + ":acted")
@@ -573,7 +573,7 @@ func (m *Manager) restore(ctx context.Context, l *life) bool {
 	if errors.As(err, &refused) {
 		if l.tries++; l.tries >= maxTries {
 			m.config.Logger.Error("a changed job cannot start and its request cannot be put back: its owner has to submit it again", "slurm_job_id", l.job.SlurmJobID, "stderr", refused.Stderr)
-			return m.abandon(ctx, l, codeUpdateRefused, "the controller refused to put the original request back: "+refused.Stderr)
+			return m.abandon(ctx, l, decision.CodeUpdateRefused, "the controller refused to put the original request back: "+refused.Stderr)
 		}
 	}
 	return err == nil
@@ -584,7 +584,7 @@ func (m *Manager) release(ctx context.Context, l *life) bool {
 	j, err := m.jobOf(ctx, l)
 	switch {
 	case errors.Is(err, client.ErrNoJob):
-		return m.abandon(ctx, l, codeOwnerCancelled, "the job is no longer in the queue")
+		return m.abandon(ctx, l, decision.CodeOwnerCancelled, "the job is no longer in the queue")
 	case err != nil:
 		return false
 	}
@@ -592,11 +592,11 @@ func (m *Manager) release(ctx context.Context, l *life) bool {
 	// What the job asks for does not matter here: nothing but its begin time is touched.
 	switch code, detail := l.lostHold(j, time.Now()); code {
 	case "":
-	case codeHoldPassed:
+	case decision.CodeHoldPassed:
 		released.Code, released.Detail = code, detail
 		m.finish(ctx, l, released)
 		return false
-	case codeOwnerReleased:
+	case decision.CodeOwnerReleased:
 		// An earlier life of this daemon has sent the release, or the owner did the same: there is no difference.
 		m.finish(ctx, l, released)
 		return false
@@ -614,7 +614,7 @@ func (m *Manager) release(ctx context.Context, l *life) bool {
 	switch {
 	case errors.As(err, &refused):
 		if l.tries++; l.tries >= maxTries {
-			return m.abandon(ctx, l, codeUpdateRefused, "the controller refused the release, the hold will pass by itself: "+refused.Stderr)
+			return m.abandon(ctx, l, decision.CodeUpdateRefused, "the controller refused the release, the hold will pass by itself: "+refused.Stderr)
 		}
 		return false
 	case err != nil:

@@ -123,7 +123,7 @@ func TestAnotherUsersAnswerIsNotOffered(t *testing.T) {
 	b.report(1)
 	b.until("the update", func() bool { return b.story(token).Job.State == StateUpdated })
 	b.slurm.change(id, func(j *client.Job) { j.State, j.NodeList = "RUNNING", "gpu1" })
-	b.ends(token, StateVerified, codeRunning)
+	b.ends(token, StateVerified, decision.CodeRunning)
 	row := b.story(token).Job.ID
 
 	other := sample()
@@ -163,7 +163,7 @@ func TestALyingProbeGainsNothing(t *testing.T) {
 		state   string
 		code    string
 	}{
-		"a byte":                   {1, "gpu80g", "[{Features gpu12g}]", StateVerified, codeWaiting},
+		"a byte":                   {1, "gpu80g", "[{Features gpu12g}]", StateVerified, decision.CodeWaiting},
 		"more than was asked for":  {60 * gib, "gpu12g", "[]", StateReleased, decision.CodeNeedsMore},
 		"more than there is":       {500 * gib, "gpu12g", "[]", StateReleased, ""},
 		"as much as was asked for": {60 * gib, "gpu80g", "[]", StateReleased, ""},

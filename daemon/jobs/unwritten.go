@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/slurm/client"
 )
@@ -116,7 +117,7 @@ func (m *Manager) letGoUnwritten(ctx context.Context, l *life) (over bool) {
 	case !l.enforced() || l.job.State == StateUpdated || l.job.State == StateRestoring:
 		return false
 	case l.freed && ok:
-		m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, SlurmJobID: l.job.SlurmJobID, Code: codeLogUnwritable, Detail: "the job starts as submitted: the decision log or the spool cannot be written"})
+		m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, SlurmJobID: l.job.SlurmJobID, Code: decision.CodeLogUnwritable, Detail: "the job starts as submitted: the decision log or the spool cannot be written"})
 		return true
 	case l.freed:
 		return true

@@ -13,7 +13,7 @@ func TestOwnersReadSentences(t *testing.T) {
 	story := decisionlog.Story{Estimates: []estimator.Estimate{{Confidence: estimator.High, GPU: "t4", Reasons: []estimator.Reason{{Code: "workspace_bounded", Detail: "conv, norm"}}}}}
 	lines := Explain(story)
 	for _, line := range lines {
-		if line.Text == "not certain: conv, norm" {
+		if line.Text == "caveat: conv, norm" {
 			t.Errorf("%+v", lines)
 		}
 	}

@@ -29,7 +29,7 @@ func Explain(s decisionlog.Story) []Line {
 	t := &teller{}
 	j := s.Job
 	t.line("Job", "%s, \"%s\" of %s, submitted %s", JobID(j), j.Name, UserName(j.UID), j.SubmittedAt.Local().Format(time.DateTime))
-	t.line("You asked", "%s", j.Asked)
+	t.line("Requested", "%s", j.Asked)
 	for i, e := range s.Estimates {
 		rank, ok := e.Largest()
 		how := fmt.Sprintf("your script was run for %d training steps on a virtual %s", e.Steps, e.GPU)
@@ -39,36 +39,36 @@ func Explain(s decisionlog.Story) []Line {
 			}
 		}
 		if !ok || e.Confidence == estimator.Unknown {
-			t.line("We looked", "%s; what it needs could not be told", how)
+			t.line("Measured", "%s; it is not known what it needs", how)
 		} else {
-			t.line("We looked", "%s: it needs %s of each GPU, at most %s (confidence: %s)", how, quantity.GiB(rank.ComfortableBytes), quantity.GiB(rank.ComfortableHighBytes), e.Confidence)
+			t.line("Measured", "%s: it needs %s of each GPU, at most %s (confidence: %s)", how, quantity.GiB(rank.ComfortableBytes), quantity.GiB(rank.ComfortableHighBytes), e.Confidence)
 		}
 		for n, reason := range e.Reasons {
 			if n < 3 && reason.Detail != "" {
-				t.line("", "not certain: %s", sentence(reason))
+				t.line("", "caveat: %s", sentence(reason))
 			}
 		}
 	}
 	if n := len(s.Decisions); n > 0 {
 		d := s.Decisions[n-1]
-		t.line("We did", "%s", did(s, d))
+		t.line("Action", "%s", did(s, d))
 		t.line("Why", "%s", d.Reason)
 		if d.NeedBytes > 0 {
 			t.line("", "%s of that is a margin for what an estimate cannot know%s", quantity.GiB(d.MarginBytes), margin(d.Margin))
 		}
 	} else {
-		t.line("We did", "nothing: the job is as you asked (%s)", Spaced(j.State))
+		t.line("Action", "nothing: the job is as you asked (%s)", Spaced(j.State))
 	}
 	for _, a := range s.Actuals {
-		t.line("It used", "%s", actual(a))
+		t.line("Used", "%s", actual(a))
 	}
 	if len(s.Actuals) == 0 {
-		t.line("It used", "not known (yet)")
+		t.line("Used", "not known (yet)")
 	}
 	for _, e := range s.Events {
 		switch e.Code {
 		case decision.CodeDied:
-			t.line("We are", "sorry: %s. Jobs like it are left alone from now on.", e.Detail)
+			t.line("Failure", "%s; jobs like it are left alone from now on", e.Detail)
 		case decision.CodeRequeued, decision.CodeRequestRestored, decision.CodeRequeueRefused:
 			t.line("", "%s %s", clock(e.At), e.Detail)
 		}
@@ -87,7 +87,7 @@ func sentence(r estimator.Reason) string {
 // OwnersWord is how the owner of a job has the last word; how to start it, only while it is held.
 func OwnersWord(j decisionlog.Job) []Line {
 	t := &teller{}
-	t.line("Your word", "to be left alone: sbatch --comment=gresize:off, or GRESIZE=off in the environment, or a line #GRESIZE off in the script")
+	t.line("Opt out", "to be left alone: sbatch --comment=gresize:off, or GRESIZE=off in the environment, or a line #GRESIZE off in the script")
 	if j.SlurmJobID != 0 && j.Mode != string(jobs.Shadow) && slices.Contains(jobs.OpenStates, j.State) && j.State != jobs.StateUpdated && !j.Finished {
 		t.line("", "to start the job at once, which is held: scontrol update JobId=%s StartTime=now", JobID(j))
 	}

@@ -116,7 +116,7 @@ func (r Report) AboutFreed() string {
 	if r.Total.GPUHoursFreed == 0 && r.Total.GPUHoursAdded == 0 {
 		return ""
 	}
-	return fmt.Sprintf("In total, %.1f hours left a kind of card (freed), and %.1f were added to other kinds; these are not taken off, so freed is not asked less needed.", r.Total.GPUHoursFreed, r.Total.GPUHoursAdded)
+	return fmt.Sprintf("In total, %.1f GPU-hours were freed on some kinds of card and %.1f were added on others. Freed does not subtract what was added.", r.Total.GPUHoursFreed, r.Total.GPUHoursAdded)
 }
 
 // TotalKind is the kind of the sum of all cards.

@@ -52,7 +52,7 @@ func (r *run) manifest() trace.Manifest {
 func (r *run) notRun(cause error) Result {
 	m := r.manifest()
 	m.Outcome = trace.NotRun
-	m.Reasons = append(m.Reasons, reason("no_sandbox", cause.Error()))
+	m.Reasons = append(m.Reasons, reason(estimator.CodeNoSandbox, cause.Error()))
 	return Result{
 		Bundle:   &trace.Bundle{Manifest: m, Ranks: []trace.Rank{}},
 		Estimate: estimator.NewUnknown(r.options.Engine.Name(), r.options.GPU.ID, m.Reasons...),
@@ -70,7 +70,7 @@ func (r *run) conclude() (Result, error) {
 
 	reports, err := r.options.Engine.Read(r.reportDir())
 	if err != nil {
-		m.Reasons = append(m.Reasons, reason("bundle_invalid", "the virtual GPU's reports: "+err.Error()))
+		m.Reasons = append(m.Reasons, reason(estimator.CodeBundleInvalid, "the virtual GPU's reports: "+err.Error()))
 		reports = Reports{TorchSeen: true}
 	}
 	for _, place := range reports.NotRun {
@@ -94,9 +94,9 @@ func (r *run) conclude() (Result, error) {
 	switch m.Outcome {
 	case trace.Completed, trace.Stopped, trace.NoStep: // who is ended in its preparations may have come to it
 		if len(reports.Ranks) == 0 && reports.TorchSeen && reports.Versions.JAX == "" {
-			m.Reasons = append(m.Reasons, reason("no_gpu_used", `PyTorch ran on the CPU alone: a program uses a GPU for what it moves to the device "cuda"`))
+			m.Reasons = append(m.Reasons, reason(estimator.CodeNoGPUUsed, `PyTorch ran on the CPU alone: a program uses a GPU for what it moves to the device "cuda"`))
 		} else if len(reports.Ranks) == 0 && reports.TorchSeen {
-			m.Reasons = append(m.Reasons, reason("no_gpu_used", "JAX ran on the CPU alone"))
+			m.Reasons = append(m.Reasons, reason(estimator.CodeNoGPUUsed, "JAX ran on the CPU alone"))
 		}
 	}
 	if m.ExitStatus != 0 || m.Outcome != trace.Stopped && m.Outcome != trace.Completed {
@@ -130,7 +130,7 @@ func evaluate(engine Engine, b *trace.Bundle, p *gpu.Profile) estimator.Estimate
 	e.WallSeconds = (m.Timings.SandboxMillis + m.Timings.RunMillis) / 1000
 	e.Reasons = withoutRepeats(e.Reasons)
 	if err := e.Validate(); err != nil {
-		u := estimator.NewUnknown(engine.Name(), p.ID, reason("bundle_invalid", "the estimate: "+err.Error()))
+		u := estimator.NewUnknown(engine.Name(), p.ID, reason(estimator.CodeBundleInvalid, "the estimate: "+err.Error()))
 		u.Versions, u.HostPeakBytes, u.WallSeconds = m.Versions, m.HostPeakBytes, e.WallSeconds
 		return u
 	}
@@ -143,16 +143,16 @@ func withoutRepeats(reasons []estimator.Reason) []estimator.Reason {
 	kept := []estimator.Reason{}
 	failed := ""
 	for _, r := range reasons {
-		if r.Code == "script_failed" {
+		if r.Code == estimator.CodeScriptFailed {
 			failed = r.Detail
 		}
 	}
 	for _, r := range reasons {
 		// That the command failed says it already, with the same words.
-		if what, ended := strings.CutPrefix(r.Detail, vgpu.EndedBeforeItsTime); r.Code == "phase_not_reached" && ended && failed != "" && strings.Contains(failed, what) {
+		if what, ended := strings.CutPrefix(r.Detail, vgpu.EndedBeforeItsTime); r.Code == estimator.CodePhaseNotReached && ended && failed != "" && strings.Contains(failed, what) {
 			continue
 		}
-		if !seen[r.Code] || r.Code == "symbol_unanswered" || r.Code == "symbol_missing" {
+		if !seen[r.Code] || r.Code == estimator.CodeSymbolUnanswered || r.Code == estimator.CodeSymbolMissing {
 			kept = append(kept, r)
 		}
 		seen[r.Code] = true
@@ -182,7 +182,7 @@ func (r *run) outcome(reports Reports) trace.Outcome {
 }
 
 // boundReasons are the reasons of the bounds that end a command.
-var boundReasons = map[sandbox.Bound]string{sandbox.BoundDisk: "out_of_disk", sandbox.BoundHostMemory: "out_of_host_memory", sandbox.BoundProcesses: "too_many_processes"}
+var boundReasons = map[sandbox.Bound]string{sandbox.BoundDisk: estimator.CodeOutOfDisk, sandbox.BoundHostMemory: estimator.CodeOutOfHostMemory, sandbox.BoundProcesses: estimator.CodeTooManyProcesses}
 
 // explain gives the reason that belongs to an outcome.
 func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool) {
@@ -196,21 +196,21 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 			what = "was interrupted"
 		}
 		if len(reports.Ranks) == 0 {
-			return reason("budget_spent", fmt.Sprintf("the command %s before it put anything on a GPU", what)), true
+			return reason(estimator.CodeBudgetSpent, fmt.Sprintf("the command %s before it put anything on a GPU", what)), true
 		}
-		return reason("budget_spent", fmt.Sprintf("the command %s after %s", what, quantity.Count(reports.Steps, "step"))), true
+		return reason(estimator.CodeBudgetSpent, fmt.Sprintf("the command %s after %s", what, quantity.Count(reports.Steps, "step"))), true
 	case trace.Stopped:
-		return reason("script_failed", fmt.Sprintf("after the training had been stopped: exit status %d: %s", r.exit.Code, r.cause(reports))), r.exit.Code != 0
+		return reason(estimator.CodeScriptFailed, fmt.Sprintf("after the training had been stopped: exit status %d: %s", r.exit.Code, r.cause(reports))), r.exit.Code != 0
 	case trace.CPUOnlyTorch:
-		return reason("cpu_only_torch", "the job's PyTorch "+reports.Versions.Torch+" is built without CUDA: on a GPU node it would not use the GPU"), true
+		return reason(estimator.CodeCPUOnlyTorch, "the job's PyTorch "+reports.Versions.Torch+" is built without CUDA: on a GPU node it would not use the GPU"), true
 	case trace.OutOfMemory:
-		return reason("out_of_memory", "the command needs more than the modelled card has"), true
+		return reason(estimator.CodeOutOfMemory, "the command needs more than the modelled card has"), true
 	case trace.Crashed:
-		return reason("script_failed", fmt.Sprintf("exit status %d: %s", r.exit.Code, r.cause(reports))), true
+		return reason(estimator.CodeScriptFailed, fmt.Sprintf("exit status %d: %s", r.exit.Code, r.cause(reports))), true
 	case trace.NoTorch:
-		return reason("no_torch", r.whyNoTorch()), !slices.ContainsFunc(reports.Reasons, func(r estimator.Reason) bool { return r.Code == "tensorflow" })
+		return reason(estimator.CodeNoTorch, r.whyNoTorch()), !slices.ContainsFunc(reports.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeTensorflow })
 	case trace.NoStep:
-		return reason("no_step_seen", "the command ended before a training step was seen"), true
+		return reason(estimator.CodeNoStepSeen, "the command ended before a training step was seen"), true
 	}
 	return estimator.Reason{}, false
 }

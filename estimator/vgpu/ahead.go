@@ -102,7 +102,7 @@ func LaterNeedsMore(b *trace.Bundle) bool {
 func LaterDoubts(e *estimator.Estimate) []estimator.Reason {
 	var doubts []estimator.Reason
 	for _, r := range e.Reasons {
-		if e.Confidence == estimator.Low && r.Code == "phase_not_reached" {
+		if e.Confidence == estimator.Low && r.Code == estimator.CodePhaseNotReached {
 			doubts = append(doubts, r)
 		}
 	}
@@ -123,30 +123,30 @@ func (h Ahead) cut() Ahead {
 // judgeAhead looks at a rank whose run was ended because its steps looked alike: whether they stay so.
 func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 	if len(h.ChangesAhead) > 0 {
-		a.lower(estimator.Low, "phase_not_reached", "what was not run may take more memory: "+strings.Join(h.ChangesAhead, "; "))
+		a.lower(estimator.Low, estimator.CodePhaseNotReached, "what was not run may take more memory: "+strings.Join(h.ChangesAhead, "; "))
 	}
 	if len(h.Afterwards) > 0 {
-		a.lower(estimator.Low, "phase_not_reached", "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))
+		a.lower(estimator.Low, estimator.CodePhaseNotReached, "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))
 	}
 	if left, little := h.leftInAll(peakBytes); !little {
-		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
+		a.lower(estimator.Low, estimator.CodeMemoryGrows, fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
 	} else if left > 0 {
-		a.lower(estimator.High, "memory_grows", fmt.Sprintf("a step leaves up to %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
+		a.lower(estimator.High, estimator.CodeMemoryGrows, fmt.Sprintf("a step leaves up to %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
 	}
 	if h.InFlightBytes > 0 {
-		a.lower(estimator.Low, "memory_grows", fmt.Sprintf("each step leaves %d MiB to another stream (record_stream) and none waits for the card, which holds them for as many steps as the host is ahead", h.InFlightBytes>>20))
+		a.lower(estimator.Low, estimator.CodeMemoryGrows, fmt.Sprintf("each step leaves %d MiB to another stream (record_stream) and none waits for the card, which holds them for as many steps as the host is ahead", h.InFlightBytes>>20))
 	}
 	if len(h.GrowthAhead) > 0 {
-		a.lower(estimator.Low, "memory_grows", "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))
+		a.lower(estimator.Low, estimator.CodeMemoryGrows, "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))
 	}
 	switch {
 	case h.BatchesVary != "":
-		a.lower(estimator.Low, "batches_vary", "a later batch may be larger: "+h.BatchesVary)
+		a.lower(estimator.Low, estimator.CodeBatchesVary, "a later batch may be larger: "+h.BatchesVary)
 	case h.StepsUneven:
-		a.lower(estimator.Low, "batches_vary", "a later step may take more: the last ones allocated different sizes")
+		a.lower(estimator.Low, estimator.CodeBatchesVary, "a later step may take more: the last ones allocated different sizes")
 	case h.LargestBatch:
-		a.lower(estimator.High, "batches_vary", fmt.Sprintf("samples have several sizes, and a batch of the largest was run: the interval has %d %% more, for what batches of changing sizes leave to the allocator", valuesAllowancePercent))
+		a.lower(estimator.High, estimator.CodeBatchesVary, fmt.Sprintf("samples have several sizes, and a batch of the largest was run: the interval has %d %% more, for what batches of changing sizes leave to the allocator", valuesAllowancePercent))
 	case h.BatchSpread > 0:
-		a.lower(estimator.High, "batches_vary", fmt.Sprintf("batches differ in length by up to %.1f %%: the interval covers %d times that", 100*h.BatchSpread, spreadFactor))
+		a.lower(estimator.High, estimator.CodeBatchesVary, fmt.Sprintf("batches differ in length by up to %.1f %%: the interval covers %d times that", 100*h.BatchSpread, spreadFactor))
 	}
 }

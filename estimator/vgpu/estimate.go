@@ -56,12 +56,12 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	for i := range b.Ranks {
 		r, err := parseRank(b.Ranks[i].Report)
 		if err != nil {
-			return estimator.NewUnknown(Name, p.ID, estimator.Reason{Code: "bundle_invalid", Detail: clip(fmt.Sprintf("ranks/%d/report.json: %v", i, err))})
+			return estimator.NewUnknown(Name, p.ID, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: clip(fmt.Sprintf("ranks/%d/report.json: %v", i, err))})
 		}
 		ranks = append(ranks, r)
 	}
 	if len(ranks) == 0 {
-		return estimator.NewUnknown(Name, p.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: "no_gpu_used", Detail: "no process put anything on a GPU"})...)
+		return estimator.NewUnknown(Name, p.ID, append(slices.Clone(b.Manifest.Reasons), estimator.Reason{Code: estimator.CodeNoGPUUsed, Detail: "no process put anything on a GPU"})...)
 	}
 	a := answer{Estimate: estimator.Estimate{
 		Schema: estimator.SchemaEstimate, Estimator: Name, GPU: p.ID, Confidence: estimator.Exact, Fits: true,
@@ -77,7 +77,7 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	}
 	a.judgeReasons()
 	if detail, some := notRun(ranks); some {
-		a.lower(estimator.High, "ranks_not_run", detail)
+		a.lower(estimator.High, estimator.CodeRanksNotRun, detail)
 	}
 	a.judgeOutcome(b)
 	for i := range ranks {
@@ -104,13 +104,13 @@ func (a *answer) lower(limit estimator.Confidence, code, detail string) {
 
 // limits is how far a reason that is already in the bundle takes the confidence down.
 var limits = map[string]estimator.Confidence{
-	"static_runtime": estimator.Unknown, "several_gpus": estimator.Low, "no_step_seen": estimator.Unknown, "budget_spent": estimator.Low,
-	"script_failed": estimator.Low, "out_of_memory": estimator.Unknown, "forged_environment": estimator.Unknown, "bundle_invalid": estimator.Unknown,
-	"phase_not_reached": estimator.Low, "cpu_only_torch": estimator.Unknown, "no_torch": estimator.Unknown, "no_sandbox": estimator.High,
-	"stub_missing": estimator.Unknown, "other_architecture": estimator.Unknown, "environment_replaced": estimator.Unknown, "python_layer_missing": estimator.Unknown,
-	"address_space": estimator.Unknown, "no_cuda_compiler": estimator.Unknown, "symbol_missing": estimator.Low, "out_of_disk": estimator.Low, "out_of_host_memory": estimator.Low,
-	"cpu_only_jax": estimator.Unknown, "jax_without_gpu": estimator.Unknown, "no_ptxas": estimator.Unknown, "tensorflow": estimator.Unknown,
-	"too_many_processes": estimator.Low, estimator.CodeReportLost: estimator.Low, "resource_limit": estimator.Low, "crashed_on_virtual": estimator.Low,
+	estimator.CodeStaticRuntime: estimator.Unknown, estimator.CodeSeveralGPUs: estimator.Low, estimator.CodeNoStepSeen: estimator.Unknown, estimator.CodeBudgetSpent: estimator.Low,
+	estimator.CodeScriptFailed: estimator.Low, estimator.CodeOutOfMemory: estimator.Unknown, estimator.CodeForgedEnvironment: estimator.Unknown, estimator.CodeBundleInvalid: estimator.Unknown,
+	estimator.CodePhaseNotReached: estimator.Low, estimator.CodeCPUOnlyTorch: estimator.Unknown, estimator.CodeNoTorch: estimator.Unknown, estimator.CodeNoSandbox: estimator.High,
+	estimator.CodeStubMissing: estimator.Unknown, estimator.CodeOtherArchitecture: estimator.Unknown, estimator.CodeEnvironmentReplaced: estimator.Unknown, estimator.CodePythonLayerMissing: estimator.Unknown,
+	estimator.CodeAddressSpace: estimator.Unknown, estimator.CodeNoCUDACompiler: estimator.Unknown, estimator.CodeSymbolMissing: estimator.Low, estimator.CodeOutOfDisk: estimator.Low, estimator.CodeOutOfHostMemory: estimator.Low,
+	estimator.CodeCPUOnlyJAX: estimator.Unknown, estimator.CodeJAXWithoutGPU: estimator.Unknown, estimator.CodeNoPtxas: estimator.Unknown, estimator.CodeTensorflow: estimator.Unknown,
+	estimator.CodeTooManyProcesses: estimator.Low, estimator.CodeReportLost: estimator.Low, estimator.CodeResourceLimit: estimator.Low, estimator.CodeCrashedOnVirtual: estimator.Low,
 }
 
 // judgeReasons looks at what the runner and the reports found; what is found from here on brings its own limit.
@@ -127,17 +127,17 @@ func (a *answer) judgeOutcome(b *trace.Bundle) {
 	case trace.Stopped, trace.Completed:
 	case trace.OutOfMemory:
 		a.Fits = false
-		a.lower(estimator.Unknown, "out_of_memory", "the job needs more than the modelled card: the figures are where it ended")
+		a.lower(estimator.Unknown, estimator.CodeOutOfMemory, "the job needs more than the modelled card: the figures are where it ended")
 	case trace.Timeout:
 		a.Confidence = a.Confidence.AtMost(estimator.Low)
 	default:
 		a.Confidence = estimator.Unknown
 	}
-	noStep := slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == "no_step_seen" })
+	noStep := slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeNoStepSeen })
 	if b.Manifest.Steps == 0 && !noStep && b.Manifest.Outcome != trace.OutOfMemory {
-		a.lower(estimator.Unknown, "no_step_seen", "no training step was seen")
+		a.lower(estimator.Unknown, estimator.CodeNoStepSeen, "no training step was seen")
 	} else if b.Manifest.Steps == 1 && b.Manifest.Outcome == trace.Timeout {
-		a.lower(estimator.Unknown, "budget_spent", "one step only: the state of the optimizer may not be in it")
+		a.lower(estimator.Unknown, estimator.CodeBudgetSpent, "one step only: the state of the optimizer may not be in it")
 	}
 }
 
@@ -149,10 +149,10 @@ func (a *answer) judgeRank(r *rankReport) {
 	slices.Sort(names)
 	for i, name := range names {
 		if i == namedSymbols {
-			a.lower(estimator.Low, "symbol_unanswered", fmt.Sprintf("%d more", len(names)-i))
+			a.lower(estimator.Low, estimator.CodeSymbolUnanswered, fmt.Sprintf("%d more", len(names)-i))
 			break
 		}
-		a.lower(estimator.Low, "symbol_unanswered", name)
+		a.lower(estimator.Low, estimator.CodeSymbolUnanswered, name)
 	}
 	if len(r.Coverage.Bounded) > 0 {
 		kinds := make([]string, 0, len(r.Coverage.Bounded))
@@ -160,51 +160,51 @@ func (a *answer) judgeRank(r *rankReport) {
 			kinds = append(kinds, kind)
 		}
 		slices.Sort(kinds)
-		a.lower(estimator.High, "workspace_bounded", strings.Join(kinds, ", "))
+		a.lower(estimator.High, estimator.CodeWorkspaceBounded, strings.Join(kinds, ", "))
 	}
 	a.judgeValues(r)
 	if t := r.Coverage.Tuning; t.Lists > 0 {
-		a.lower(estimator.High, "kernels_chosen", fmt.Sprintf("%d times a kernel was chosen among several, %d in all, by times that a real GPU would measure", t.Lists, t.Candidates))
+		a.lower(estimator.High, estimator.CodeKernelsChosen, fmt.Sprintf("%d times a kernel was chosen among several, %d in all, by times that a real GPU would measure", t.Lists, t.Candidates))
 	}
 	if r.Coverage.LargerLoaderUnread {
-		a.lower(estimator.Low, "phase_not_reached", "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
+		a.lower(estimator.Low, estimator.CodePhaseNotReached, "a data loader with a larger batch than those that were read was not reached, such as that of a validation")
 	}
 	if r.Reason == reasonStopped {
 		later := "memory that is taken later is not in the figure"
 		if r.Coverage.TimeLapse == lapseProgram {
 			later = "batches and turns that were left out are taken to need no more"
 		}
-		a.lower(estimator.High, "run_cut_short", fmt.Sprintf("%s%s: %s", r.seen(), notRead(r.Coverage.LoadersUnread), later))
+		a.lower(estimator.High, estimator.CodeRunCutShort, fmt.Sprintf("%s%s: %s", r.seen(), notRead(r.Coverage.LoadersUnread), later))
 	}
 	if r.Reason == reasonStopped {
 		a.judgeAhead(&r.Coverage.Ahead, r.PeakReservedBytes)
 	}
 	if r.Reason == reasonRunning {
-		a.lower(estimator.Low, "run_cut_short", fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))
+		a.lower(estimator.Low, estimator.CodeRunCutShort, fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))
 	}
 	if r.Coverage.IdleOptimizer && r.Reason == reasonStopped {
-		a.lower(estimator.Low, "phase_not_reached", "an optimizer was made and hardly used: the phase that it is for was not reached")
+		a.lower(estimator.Low, estimator.CodePhaseNotReached, "an optimizer was made and hardly used: the phase that it is for was not reached")
 	}
 	if r.Coverage.MemoryFraction {
-		a.lower(estimator.Low, "memory_fraction", "the program allows itself a part of the card's memory: on a smaller card that part is smaller")
+		a.lower(estimator.Low, estimator.CodeMemoryFraction, "the program allows itself a part of the card's memory: on a smaller card that part is smaller")
 	}
 	if !r.Coverage.KnownRelease {
-		a.lower(estimator.High, "unknown_release", "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")
+		a.lower(estimator.High, estimator.CodeUnknownRelease, "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")
 	}
 	if r.Reason == reasonStopped && !r.Flat {
-		a.lower(estimator.Low, "peak_still_rising", fmt.Sprintf("the peak still rose after %d steps", r.Steps))
+		a.lower(estimator.Low, estimator.CodePeakStillRising, fmt.Sprintf("the peak still rose after %d steps", r.Steps))
 	}
 	switch {
 	case r.OOMs > r.PassedOver || r.Refused > 0 && r.Retries == 0:
 		a.Fits = false
-		a.lower(estimator.Low, "out_of_memory", "a request for memory failed at the end of the modelled card, and the program went on with less")
+		a.lower(estimator.Low, estimator.CodeOutOfMemory, "a request for memory failed at the end of the modelled card, and the program went on with less")
 	case r.Retries > 0:
 		a.Fits = false
 		detail := "the allocator met the end of the modelled card and went on without its cache"
 		if r.OOMs > 0 {
 			detail += ", and convolutions were computed with smaller workspaces"
 		}
-		a.lower(estimator.Low, "near_capacity", detail)
+		a.lower(estimator.Low, estimator.CodeNearCapacity, detail)
 	}
 }
 

@@ -50,7 +50,7 @@ func readBeforeFailure(processes []process, failure *trace.Exception) (estimator
 		}
 		if read > 0 {
 			detail := fmt.Sprintf("before it failed the program went %d times by values that only a GPU would have computed; made-up ones stood in for them, and may be why it failed", read)
-			return estimator.Reason{Code: "values_read_back", Detail: detail}, true
+			return estimator.Reason{Code: estimator.CodeValuesReadBack, Detail: detail}, true
 		}
 	}
 	return estimator.Reason{}, false

@@ -22,7 +22,7 @@ const (
 )
 
 // triedJAX are the releases whose programs were run on the virtual GPU.
-var triedJAX = []string{"0.4.38", "0.10.2"}
+var triedJAX = []string{"0.4.38", "0.6.2", "0.10.2"}
 
 // reasonTensorFlow: the process imported TensorFlow, and JAX not yet.
 const reasonTensorFlow = "tensorflow"
@@ -264,17 +264,19 @@ func jaxReasons(processes []process) []estimator.Reason {
 			found = append(found, estimator.Reason{Code: code, Detail: clip(detail)})
 		}
 	}
+	// A program that uses the card otherwise may well compute something on the CPU by JAX, or read its data by TensorFlow.
+	otherwise := slices.ContainsFunc(processes, func(p process) bool { return p.usedGPU() })
 	for i := range processes {
 		j := processes[i].jax
 		switch {
 		case j == nil:
 		case j.Reason == reasonTensorFlow:
-			if !slices.ContainsFunc(processes, func(p process) bool { return p.usedGPU() || p.python != nil }) {
+			if !otherwise && !slices.ContainsFunc(processes, func(p process) bool { return p.python != nil }) {
 				add("tensorflow", "a process imported TensorFlow, which is not followed yet")
 			}
 		case j.Exception != nil && missingPTXAS.MatchString(j.Exception.Text):
 			add("no_ptxas", j.Exception.Text)
-		case j.onCard():
+		case j.onCard() || otherwise:
 		case slices.Contains(j.Backends, "tpu"):
 			add("not_covered", "JAX uses a TPU")
 		case j.Plugin == "":

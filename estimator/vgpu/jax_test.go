@@ -68,6 +68,8 @@ func TestJAXReports(t *testing.T) {
 			confidence: estimator.High, reasons: []string{"share_of_card"}, needed: 6 << 30, comfortable: 10<<30 + 1},
 		{name: "beside PyTorch", torch: torch, native: map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 62 << 30, "allocations": 9}}},
 			confidence: estimator.Low, reasons: []string{"jax_with_torch"}, needed: 8 << 30, comfortable: 8<<30 + 1},
+		{name: "without a plugin, beside a card that PyTorch uses", jax: map[string]any{"plugin": nil, "backends": []string{"cpu"}, "devices": none}, torch: torch,
+			native: map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 2 << 30, "allocations": 9}}}, confidence: estimator.High, reasons: []string{"run_cut_short"}, needed: 2 << 30, comfortable: 2<<30 + 1},
 		{name: "decides by arrays", jax: map[string]any{"decisions": 3}, confidence: estimator.Low, reasons: []string{"values_compared"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "a release that nobody tried", jax: map[string]any{"jax": "0.99.0"}, confidence: estimator.High, reasons: []string{"unknown_release"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "an interface that nobody knows", jax: map[string]any{"interface": -1}, confidence: estimator.Unknown, reasons: []string{"unknown_release"}, needed: 6 << 30, comfortable: 8 << 30},

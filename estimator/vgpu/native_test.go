@@ -303,7 +303,7 @@ func TestPythonLayerIsOldSyntax(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	more, err := filepath.Glob("python/gresize_vgpu/*.py")
+	more, err := filepath.Glob("python/gresize_*/*.py")
 	if err != nil {
 		t.Fatal(err)
 	}

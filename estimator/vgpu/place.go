@@ -29,17 +29,17 @@ func placeReasons(processes []process) []estimator.Reason {
 			lost := py.EnvironmentKept != nil && !*py.EnvironmentKept
 			switch {
 			case py.Reason == reasonImportFailed && py.Foreign != "":
-				add("other_architecture", py.Foreign)
+				add(estimator.CodeOtherArchitecture, py.Foreign)
 			case lost && (py.Reason == reasonImportFailed || py.CUDA != nil && !py.Virtual):
-				add("environment_replaced", "LD_AUDIT no longer names gresize's module where PyTorch was imported")
+				add(estimator.CodeEnvironmentReplaced, "LD_AUDIT no longer names gresize's module where PyTorch was imported")
 			case py.Reason == reasonImportFailed && py.Exception != nil:
 				if m := missingLibrary.FindStringSubmatch(py.Exception.Text); m != nil {
-					add("stub_missing", m[1])
+					add(estimator.CodeStubMissing, m[1])
 				} else if m := missingSymbol.FindStringSubmatch(py.Exception.Text); m != nil {
-					add("symbol_missing", m[1]+m[2])
+					add(estimator.CodeSymbolMissing, m[1]+m[2])
 				}
 			case py.Exception != nil && missingCompiler.MatchString(py.Exception.Text):
-				add("no_cuda_compiler", py.Exception.Type+": "+py.Exception.Text)
+				add(estimator.CodeNoCUDACompiler, py.Exception.Type+": "+py.Exception.Text)
 			}
 		}
 		if p.native == nil {
@@ -50,10 +50,10 @@ func placeReasons(processes []process) []estimator.Reason {
 			continue
 		}
 		if p.python == nil && !p.jax.onCard() && p.usedGPU() {
-			add("python_layer_missing", "a process took device memory, and no Python layer reported from it")
+			add(estimator.CodePythonLayerMissing, "a process took device memory, and no Python layer reported from it")
 		}
 		if slices.ContainsFunc(p.native.Devices, func(d NativeDevice) bool { return d.HostRefused > 0 }) {
-			add("address_space", "the card had room for a request and the host had none")
+			add(estimator.CodeAddressSpace, "the card had room for a request and the host had none")
 		}
 	}
 	return found

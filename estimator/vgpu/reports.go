@@ -427,7 +427,7 @@ func sumUp(processes []process) (Reports, error) {
 		// The job script may have gone on, and ended well, all the same.
 		failed = true
 		r.Failure = clip(e.Type + ": " + e.Text)
-		r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: clip(EndedBeforeItsTime + r.Failure)})
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: estimator.CodePhaseNotReached, Detail: clip(EndedBeforeItsTime + r.Failure)})
 		if hint, ok := readBeforeFailure(processes, e); ok {
 			r.Reasons = append(r.Reasons, hint)
 		}
@@ -448,7 +448,7 @@ func sumUp(processes []process) (Reports, error) {
 			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
 			if py.Reason == reasonRunning && py.CUDAInitialized && !p.usedGPU() && !failed {
 				failed = true
-				r.Reasons = append(r.Reasons, estimator.Reason{Code: "phase_not_reached", Detail: "a Python program was ended without a word after it had begun to use the GPU"})
+				r.Reasons = append(r.Reasons, estimator.Reason{Code: estimator.CodePhaseNotReached, Detail: "a Python program was ended without a word after it had begun to use the GPU"})
 			}
 			virtual, withCUDA = virtual || py.Virtual, withCUDA || py.CUDA != nil
 			if r.Versions.Torch == "" || p.usedGPU() {
@@ -478,10 +478,10 @@ func sumUp(processes []process) (Reports, error) {
 	place := append(placeReasons(processes), jaxReasons(processes)...)
 	r.Reasons = append(r.Reasons, place...)
 	if withCUDA && !virtual && len(place) == 0 {
-		r.Reasons = append(r.Reasons, estimator.Reason{Code: "static_runtime", Detail: "PyTorch did not load the replaced libraries: its CUDA runtime may be linked into it"})
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: estimator.CodeStaticRuntime, Detail: "PyTorch did not load the replaced libraries: its CUDA runtime may be linked into it"})
 	}
 	if overlapping(ranks) {
-		r.Reasons = append(r.Reasons, estimator.Reason{Code: "several_gpus", Detail: "several processes used a GPU at the same time: whether they share one is not known"})
+		r.Reasons = append(r.Reasons, estimator.Reason{Code: estimator.CodeSeveralGPUs, Detail: "several processes used a GPU at the same time: whether they share one is not known"})
 	}
 	var err error
 	if r.UnansweredSymbols, err = symbols(unanswered); err != nil {

@@ -127,7 +127,7 @@ func (a *answer) judgeValues(r *rankReport) {
 		if r.sidesAgree() || r.sidesEqual() || r.sidesNear() {
 			limit, detail = estimator.High, detail+"; with the answers of either side it needs the same"
 		}
-		a.lower(limit, "values_read_back", detail)
+		a.lower(limit, estimator.CodeValuesReadBack, detail)
 	}
 	if r.Coverage.Decisions > 0 {
 		detail := fmt.Sprintf("the program compared values that it had read back, %d times: on a real GPU it may go another way", r.Coverage.Decisions)
@@ -137,7 +137,7 @@ func (a *answer) judgeValues(r *rankReport) {
 		} else if r.sidesNear() {
 			limit, detail = estimator.High, detail+"; with the answers of all sides it needs about the same"
 		}
-		a.lower(limit, "values_compared", detail)
+		a.lower(limit, estimator.CodeValuesCompared, detail)
 	}
 	if len(r.Coverage.Values.Uses) == 0 {
 		return
@@ -174,7 +174,7 @@ func (a *answer) judgeValues(r *rankReport) {
 			detail += ": sizes between those answers may differ from step to step"
 		}
 	}
-	a.lower(limit, "values_bounded", detail)
+	a.lower(limit, estimator.CodeValuesBounded, detail)
 }
 
 // sidesAgree says that the values were seen not to matter: both runs went as far as they were meant to, gave no sizes but numbers and branches, and took

@@ -224,14 +224,14 @@ func (r *Report) temporary(o Options, mounts []mount, inside []string) {
 		r.add(Refuse, "TMPDIR", "let TMPDIR name a folder that is there", "%s: %v", dir, err)
 		return
 	}
-	if err := runsPrograms(dir); errors.As(err, new(*os.PathError)) && errors.Is(err, unix.EACCES) && strings.HasPrefix(err.Error(), "fork/exec") {
+	if failed := new(os.PathError); errors.As(runsPrograms(dir), &failed) && failed.Op == "fork/exec" && errors.Is(failed, unix.EACCES) {
 		text := "programs in it are refused to jobs"
 		if slices.Contains(inside, "runs "+dir) {
 			text += ", but run in the sandbox"
 		} else {
 			text += " and in the sandbox"
 		}
-		r.add(Note, "TMPDIR", "let TMPDIR name a folder on a file system without noexec where jobs compile (torch.compile, Triton, CUDA extensions)", "%s (%s): %s: %v", dir, kind, text, err)
+		r.add(Note, "TMPDIR", "let TMPDIR name a folder on a file system without noexec where jobs compile (torch.compile, Triton, CUDA extensions)", "%s (%s): %s: %v", dir, kind, text, failed)
 	}
 	free := int64(st.Bavail) * st.Bsize //nolint:unconvert // the types differ by architecture
 	switch err := reserve(dir, diskWanted); {

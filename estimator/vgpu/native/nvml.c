@@ -224,15 +224,14 @@ GV_EXPORT int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *out)
 	return NVML_OK;
 }
 
-GV_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation)
+/* A card that is in no fabric of NVLink: the state is zero, and so is all behind the struct's version, which holds its size. */
+GV_EXPORT int nvmlDeviceGetGpuFabricInfoV(void *handle, unsigned *info)
 {
-	*generation = 4;
-	return NVML_OK;
-}
+	enum { SIZE_MASK = 0xffffff, MOST_BYTES = 256 };
+	size_t bytes = info[0] & SIZE_MASK;
 
-GV_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *width)
-{
-	*width = 16;
+	if (bytes > sizeof *info && bytes <= MOST_BYTES)
+		memset(info + 1, 0, bytes - sizeof *info);
 	return NVML_OK;
 }
 
@@ -288,10 +287,11 @@ GV_EXPORT int nvmlDeviceGetComputeMode(void *handle, unsigned *mode) { return co
 GV_EXPORT int nvmlDeviceGetFanSpeed(void *handle, unsigned *percent) { return NVML_NOT_SUPPORTED; }
 GV_EXPORT int nvmlDeviceGetClockInfo(void *handle, int kind, unsigned *mhz) { return constant(mhz, 1980); }
 GV_EXPORT int nvmlDeviceGetMaxClockInfo(void *handle, int kind, unsigned *mhz) { return constant(mhz, 1980); }
+GV_EXPORT int nvmlDeviceGetCurrPcieLinkGeneration(void *handle, unsigned *generation) { return constant(generation, 4); }
+GV_EXPORT int nvmlDeviceGetCurrPcieLinkWidth(void *handle, unsigned *lanes) { return constant(lanes, 16); }
 GV_EXPORT int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *active) { return NVML_NOT_SUPPORTED; }
 GV_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void *handle, unsigned link, unsigned *kind) { return NVML_NOT_SUPPORTED; }
 GV_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *handle, unsigned link, void *info) { return NVML_NOT_SUPPORTED; }
-GV_EXPORT int nvmlDeviceGetGpuFabricInfoV(void *handle, void *info) { return NVML_NOT_SUPPORTED; }
 
 struct process { unsigned pid; uint64_t used_bytes; unsigned gpu_instance, compute_instance; };
 

@@ -178,7 +178,6 @@ void gv_pjrt_watch(void)
 		api->functions[BUFFER_TO_HOST] = to_host_here;
 	}
 	pthread_mutex_unlock(&lock);
-	dlclose(plugin);
 }
 
 /* ---- for the Python layer */

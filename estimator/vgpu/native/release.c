@@ -151,6 +151,8 @@ static void read_jax(const char *site)
 	snprintf(plugin, sizeof plugin, "jax_cuda%d_plugin-", gv_cuda_major());
 	read_metadata(site, plugin);
 	release.torch[0] = '\0'; /* the version was JAX's */
+	if (release.cudnn.part[0] == 9 && release.cudnn.part[1] < 1)
+		release.cudnn.part[1] = 1; /* 0.4.30 says 9.0, and was built with 9.1, which it insists on */
 	directory = opendir(site);
 	while (directory && (entry = readdir(directory)))
 		read_installed(entry->d_name);
