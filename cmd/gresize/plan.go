@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/estimator/regular"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +28,8 @@ type planFlags struct {
 	stepTime, timeLimit             time.Duration
 	rank                            int
 	nodes                           int64
-	json                            bool
+	json, noOverhead                bool
+	slowdown                        float64
 }
 
 func newPlanCommand() *cobra.Command {
@@ -38,8 +41,9 @@ func newPlanCommand() *cobra.Command {
 allocator, its expandable segments, the published SmartPool, and the lowest
 layout that was found, with the proven bound. With --target it also plans which
 blocks go to host memory and when, so that the job fits, and what that costs in
-time. FILE is a trace bundle, a PyTorch memory snapshot, or a recorded allocator
-trace.
+time; --no-overhead and --slowdown look for the smallest target that costs no
+more. FILE is a trace bundle, a PyTorch memory snapshot, a recorded allocator
+trace, or a table of blocks (id,lower,upper,size) as MiniMalloc's problems are.
 
 Sizes are those of the allocator; the CUDA context and libraries come on top.
 Such a file does not say when blocks are read nor how long kernels take, so
@@ -64,6 +68,8 @@ EXIT STATUS
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.target, "target", "", "memory that the allocator may use, such as 24GiB")
+	f.BoolVar(&flags.noOverhead, "no-overhead", false, "instead of --target: the smallest one that makes the job no slower")
+	f.Float64Var(&flags.slowdown, "slowdown", 0, "instead of --target: the smallest one that makes the job at most so many times slower, such as 1.05")
 	f.StringVar(&flags.pcie, "pcie", "", "rate of a transfer in each direction, such as 12GB/s (default: 13.2GB/s out, 12.2GB/s in)")
 	f.DurationVar(&flags.stepTime, "step-time", 0, "measured length of one training step, such as 180ms")
 	f.StringVarP(&flags.out, "output", "o", "", "write addresses and schedule as JSON to `FILE`")
@@ -82,7 +88,7 @@ const defaultPlanTime = time.Minute
 type planned struct {
 	Schema         string              `json:"schema"`
 	File           string              `json:"file"`
-	Torch          string              `json:"torch_version"`
+	Torch          string              `json:"torch_version,omitempty"`
 	Requests       int                 `json:"requests"`
 	Blocks         int                 `json:"blocks"`
 	Iteration      *planning.Iteration `json:"iteration,omitempty"`
@@ -90,6 +96,7 @@ type planned struct {
 	BoundBytes     uint64              `json:"bound_bytes"`
 	DefaultBytes   *int64              `json:"default_allocator_bytes,omitempty"`
 	Expandable     *int64              `json:"expandable_segments_bytes,omitempty"`
+	CnMemBytes     uint64              `json:"cnmem_bytes,omitempty"`
 	SmartPoolBytes uint64              `json:"smartpool_bytes,omitempty"`
 	PlanBytes      uint64              `json:"plan_bytes"`
 	Optimal        bool                `json:"optimal"`
@@ -130,26 +137,32 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	if flags.rank < 0 || flags.nodes < 1 || flags.stepTime < 0 || flags.stepTime > 24*time.Hour || flags.timeLimit <= 0 {
 		return usageError(errors.New("plan: --rank must not be negative, --effort at least 1, --step-time at most 24h, --time-limit positive"))
 	}
-	clock.StepNanos = flags.stepTime.Nanoseconds()
-	o := replay.OpenOptions{Device: flags.rank}
-	if flags.torchVersion != "" {
-		if o.Version, err = torchVersion(flags.torchVersion); err != nil {
-			return err
+	swaps := target > 0
+	if flags.noOverhead || flags.slowdown != 0 {
+		if swaps || flags.noOverhead && flags.slowdown != 0 {
+			return usageError(errors.New("plan: give one of --target, --no-overhead and --slowdown"))
 		}
+		if flags.noOverhead {
+			flags.slowdown = 1
+		}
+		if !(flags.slowdown >= 1 && flags.slowdown <= 1000) {
+			return usageError(errors.New("plan: --slowdown is a factor from 1 on, such as 1.05"))
+		}
+		swaps = true
 	}
-	p, err := replay.Open(path, o)
+	clock.StepNanos = flags.stepTime.Nanoseconds()
+	p, lives, err := flags.open(path)
 	if err != nil {
 		return err
 	}
-	lives, err := planning.OfProgram(p)
-	if err != nil {
-		return err
+	if p == nil && swaps {
+		return usageError(fmt.Errorf("plan: %s is a table of blocks: it does not say when they are used, so that nothing can be swapped", path))
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), flags.timeLimit)
 	defer cancel()
 	progress := newProgressLine(cmd.ErrOrStderr(), false)
 	nodes, what := flags.nodes, "looking for the lowest layout"
-	if target > 0 {
+	if swaps {
 		nodes, what = -1, "laying out" // the time is for what was asked for
 	}
 	stop := progress.working(what)
@@ -163,16 +176,34 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	case err != nil:
 		return err
 	}
+	out.File = path
 	code := exitOK
-	if target > 0 {
+	if swaps {
 		job, err := lives.Job(clock, out.Iteration)
 		if err != nil {
 			return usageError(err)
 		}
+		if target == 0 {
+			stop := progress.working("looking for the smallest target")
+			least, ok, err := swap.Least(ctx, job, flags.slowdown, link)
+			stop()
+			switch {
+			case err != nil:
+				return err
+			case !ok && ctx.Err() != nil:
+				out.NoPlan, code = fmt.Sprintf("none was found within %v (--time-limit); there may be one", flags.timeLimit), exitUnknown
+			case !ok:
+				out.NoPlan, code = "no addresses were found, even for all that lives at once", exitDoesNotFit
+			}
+			target = least
+		}
 		stop := progress.working("looking for what to swap")
-		out.Swap, out.Outcomes, err = swap.Make(ctx, job, target, link, flags.nodes)
+		if code == exitOK {
+			out.Swap, out.Outcomes, err = swap.Make(ctx, job, target, link, flags.nodes)
+		}
 		stop()
 		switch {
+		case code != exitOK:
 		case errors.Is(err, context.DeadlineExceeded):
 			code, out.NoPlan = exitUnknown, fmt.Sprintf("no plan found within %v (--time-limit); there may be one", flags.timeLimit)
 		case err != nil:
@@ -196,7 +227,7 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		short.Layout = nil
 		err = printJSON(cmd, short)
 	} else {
-		err = out.print(cmd.OutOrStdout(), target, flags.stepTime > 0)
+		err = out.print(cmd.OutOrStdout(), target, &flags)
 	}
 	if err == nil && code != exitOK {
 		err = &statusError{code: code}
@@ -205,6 +236,35 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 }
 
 var errPlanInterrupted = errors.New("plan: interrupted; nothing was written")
+
+// open reads the file. A table of blocks holds no program.
+func (flags *planFlags) open(path string) (*replay.Program, *planning.Lifetimes, error) {
+	f, err := regular.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	head := make([]byte, len(layout.CSVMagic))
+	if _, err := io.ReadFull(f, head); err == nil && string(head) == layout.CSVMagic {
+		blocks, err := layout.ReadCSV(io.MultiReader(bytes.NewReader(head), f))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return nil, &planning.Lifetimes{Blocks: blocks}, nil
+	}
+	o := replay.OpenOptions{Device: flags.rank}
+	if flags.torchVersion != "" {
+		if o.Version, err = torchVersion(flags.torchVersion); err != nil {
+			return nil, nil, err
+		}
+	}
+	p, err := replay.Open(path, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	lives, err := planning.OfProgram(p)
+	return p, lives, err
+}
 
 // noPlan says in sizes for people why there is none.
 func noPlan(err error) string {
@@ -225,13 +285,20 @@ func compare(ctx context.Context, p *replay.Program, lives *planning.Lifetimes, 
 		return nil, fmt.Errorf("the planned layout is wrong, which is a fault of gresize: %w", err)
 	}
 	out := &planned{
-		Schema: planSchema, File: p.Name, Torch: p.Version.String(), Requests: len(p.Ops), Blocks: len(lives.Blocks), Iteration: lives.FindIteration(),
+		Schema: planSchema, Requests: lives.Requests, Blocks: len(lives.Blocks), Iteration: lives.FindIteration(),
 		LiveBoundBytes: best.LiveBoundBytes, BoundBytes: best.BoundBytes, SmartPoolBytes: best.SmartPoolBytes,
 		PlanBytes: best.HeightBytes, Optimal: best.Optimal(), Method: best.Method, Cut: best.Cut,
+	}
+	if pool := layout.CnMem(ctx, lives.Blocks); pool != nil {
+		out.CnMemBytes = pool.HeightBytes
 	}
 	for i, b := range lives.Blocks {
 		out.Layout = append(out.Layout, plannedBlock{b.Start, b.End, b.SizeBytes, best.Offsets[i]})
 	}
+	if p == nil {
+		return out, nil
+	}
+	out.Torch = p.Version.String()
 	for _, expandable := range []bool{false, true} {
 		config := p.Config
 		config.ExpandableSegments = expandable
@@ -262,7 +329,7 @@ func writeSchedule(out *planned, path string) error {
 	return nil
 }
 
-func (out *planned) print(to io.Writer, target uint64, timed bool) error {
+func (out *planned) print(to io.Writer, target uint64, flags *planFlags) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	size := func(name string, bytes uint64, note string) {
@@ -270,10 +337,14 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 		fmt.Fprintf(w, "%s\t%s\t%+.1f %%\t%s\n", name, quantity.Size(bytes), over, note)
 	}
 	row("file", "%s", printable.Text(out.File))
-	row("read", "%s, %s, as PyTorch %s", quantity.Count(out.Requests, "request"), quantity.Count(out.Blocks, "block"), out.Torch)
+	if out.Torch == "" {
+		row("read", "%s", quantity.Count(out.Blocks, "block"))
+	} else {
+		row("read", "%s, %s, as PyTorch %s", quantity.Count(out.Requests, "request"), quantity.Count(out.Blocks, "block"), out.Torch)
+	}
 	if it := out.Iteration; it != nil {
 		row("repeats", "%s, from request %d, %.1f times", quantity.Count(it.Requests, "request"), it.First, it.Times)
-	} else {
+	} else if out.Torch != "" {
 		row("repeats", "nothing that was found")
 	}
 	size("live bound", out.LiveBoundBytes, "largest sum of live blocks; nothing is lower")
@@ -283,19 +354,26 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 	if out.Expandable != nil {
 		size("expandable", uint64(*out.Expandable), "with expandable segments")
 	}
+	if out.CnMemBytes > 0 {
+		size("CnMem", out.CnMemBytes, fmt.Sprintf("NVIDIA's pool, which SmartPool was compared with; the plan is %.1f %% less", less(out.PlanBytes, out.CnMemBytes)))
+	}
 	if out.SmartPoolBytes > 0 {
-		size("SmartPool", out.SmartPoolBytes, "as published")
+		note := "as published"
+		if out.CnMemBytes > 0 {
+			note += fmt.Sprintf("; %.1f %% less than CnMem", less(out.SmartPoolBytes, out.CnMemBytes))
+		}
+		size("SmartPool", out.SmartPoolBytes, note)
 	}
 	note := "optimal: no layout is lower"
 	if !out.Optimal {
 		note = fmt.Sprintf("by %s; proven: nothing below %s", out.Method, quantity.Size(out.BoundBytes))
 	}
-	if !out.Optimal && target > 0 {
+	if !out.Optimal && (target > 0 || flags.slowdown > 0) {
 		note += "; without --target a lower one is searched for"
 	}
 	size("plan", out.PlanBytes, note)
-	if target > 0 {
-		out.printSwap(row, target, timed)
+	if target > 0 || flags.slowdown > 0 {
+		out.printSwap(row, target, flags)
 	}
 	if out.Cut {
 		row("cut short", "the time ended the search: more of it (--time-limit) might find better")
@@ -303,8 +381,20 @@ func (out *planned) print(to io.Writer, target uint64, timed bool) error {
 	return w.Flush()
 }
 
-func (out *planned) printSwap(row func(name, format string, args ...any), target uint64, timed bool) {
-	row("target", "%s", quantity.Size(target))
+// less is how much less one size is than another, in percent.
+func less(size, than uint64) float64 { return 100 - 100*float64(size)/float64(max(than, 1)) }
+
+func (out *planned) printSwap(row func(name, format string, args ...any), target uint64, flags *planFlags) {
+	switch {
+	case target > 0 && flags.slowdown > 0:
+		note := fmt.Sprintf("%.1f %% less than the live bound", less(target, out.LiveBoundBytes))
+		if out.DefaultBytes != nil {
+			note += fmt.Sprintf(", %.1f %% less than PyTorch takes", less(target, uint64(*out.DefaultBytes)))
+		}
+		row("target", "%s, the smallest that was found within %g times the time; %s", quantity.Size(target), flags.slowdown, note)
+	case target > 0:
+		row("target", "%s", quantity.Size(target))
+	}
 	if s := out.Swap; s == nil {
 		row("swap", "no plan: %s", out.NoPlan)
 		if out.SmallestTargetBytes > 0 {
@@ -317,7 +407,7 @@ func (out *planned) printSwap(row func(name, format string, args ...any), target
 		row("swap", "%s of %s, %s to and from the host, at most %s there at once", quantity.Count(len(s.Moves), "trip"), quantity.Count(distinct(s.Moves), "block"), quantity.Size(s.MovedBytes()), quantity.Size(s.HostBytes))
 		row("on the card", "%s at most, in a pool of %s", quantity.Size(s.PeakBytes), quantity.Size(s.PoolBytes))
 		clock := "with an assumed clock (give --step-time)"
-		if timed {
+		if flags.stepTime > 0 {
 			clock = "with the given step time"
 		}
 		row("time", "%v instead of %v, %+.1f %%, %s", lasting(s.TotalNanos), lasting(s.BaseNanos), 100*float64(s.StallNanos())/float64(max(s.BaseNanos, 1)), clock)

@@ -55,6 +55,50 @@ func TestPlanWithoutATarget(t *testing.T) {
 	}
 }
 
+// TestPlanOfATable: MiniMalloc's problems are read as they are, the pools that were published stand beside the plan, and nothing can be swapped.
+func TestPlanOfATable(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	table := write("blocks.csv", "id,lower,upper,size\n0,0,3,1024\n1,3,9,2048\n2,1,5,512\n")
+	code, out, errs := runPlan(table)
+	if code != exitOK || errs != "" || !strings.Contains(out, "3 blocks") || !strings.Contains(out, "optimal") || !strings.Contains(out, "CnMem") || strings.Contains(out, "PyTorch") || strings.Contains(out, "repeats") {
+		t.Errorf("exit %d, %s\n%s", code, errs, out)
+	}
+	for _, args := range [][]string{{"--target", "1MiB"}, {"--no-overhead"}, {"--slowdown", "1.1"}} {
+		if code, _, errs := runPlan(append([]string{table}, args...)...); code != exitUsage || !strings.Contains(errs, "does not say when they are used") {
+			t.Errorf("%v: exit %d, %s", args, code, errs)
+		}
+	}
+	if code, _, errs := runPlan(write("bad.csv", "id,lower,upper,size\n0,0,x,1024\n")); code != exitError || !strings.Contains(errs, "bad.csv: line 2: upper") {
+		t.Errorf("exit %d, %s", code, errs)
+	}
+}
+
+// TestPlanWithoutOverhead: the smallest target that costs nothing, and the smaller one that costs a little.
+func TestPlanWithoutOverhead(t *testing.T) {
+	least := func(args ...string) uint64 {
+		code, out, errs := runPlan(append([]string{recordedTraces + "/resnet50_2.6.json.gz", "--step-time", "300ms", "--effort", "1", "--json", "--time-limit", "10m"}, args...)...)
+		var got planned
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitOK || got.Swap == nil || got.CnMemBytes < got.SmartPoolBytes {
+			t.Fatalf("exit %d, %s, %v\n%s", code, errs, err, out)
+		}
+		if args[0] == "--no-overhead" && got.Swap.StallNanos() != 0 {
+			t.Errorf("it waits %d ns", got.Swap.StallNanos())
+		}
+		return got.Swap.TargetBytes
+	}
+	free, dear := least("--no-overhead"), least("--slowdown", "1.1")
+	if free > 2500<<20 || dear > free {
+		t.Errorf("%d MiB without overhead, %d MiB with a tenth", free>>20, dear>>20)
+	}
+}
+
 func TestPlanThatCannotBe(t *testing.T) {
 	code, out, _ := runPlan(recordedTraces+"/resnet50_2.6.json.gz", "--target", "100MiB", "--effort", "1", "--time-limit", "10m")
 	if code != exitDoesNotFit || strings.Count(out, "no plan: request ") != 1 || strings.Count(out, "on the card at once") != 1 {

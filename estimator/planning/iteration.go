@@ -23,10 +23,55 @@ const (
 	mismatchCost = 10
 )
 
-// FindIteration looks for the iteration: the length after which the sequence of sizes and distances repeats over the longest stretch. Pointers do not
+// stepThatRepeats is the training step that most others are like, and the last of those; nil where the record names no steps, or no two are alike. One that was
+// looked at more closely asks for more blocks, and stands alone.
+func (l *Lifetimes) stepThatRepeats() *Iteration {
+	var best *Iteration
+	for k := len(l.steps) - 2; k >= 0; k-- {
+		step := l.tokens[l.steps[k]:l.steps[k+1]]
+		if len(step) < minIterationTokens {
+			continue
+		}
+		times := 0
+		for i := range len(l.steps) - 1 {
+			if other := l.tokens[l.steps[i]:l.steps[i+1]]; alike(step, other) {
+				times++
+			}
+		}
+		if times < 2 || best != nil && float64(times) <= best.Times {
+			continue
+		}
+		best = &Iteration{First: int(l.requestOf[l.steps[k]]), Times: float64(times)}
+		end := l.Requests
+		if l.steps[k+1] < len(l.requestOf) {
+			end = int(l.requestOf[l.steps[k+1]])
+		}
+		best.Requests = end - best.First
+	}
+	return best
+}
+
+// alike: as many requests, nearly all of them the same. What was made in the step before is freed at another distance where that one was longer.
+func alike(a, b []int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	differ := 0
+	for i := range a {
+		if a[i] != b[i] {
+			differ++
+		}
+	}
+	return differ*mismatchCost <= len(a)
+}
+
+// FindIteration looks for the iteration: the training step that repeats, where the record names steps; else the length after which the sequence of sizes and distances repeats over the longest stretch. Pointers do not
 // appear in it. Lengths are proposed by pairs of equal stretches of a few requests, so that the work grows with the length of the trace only. It returns
 // nil when nothing repeats.
 func (l *Lifetimes) FindIteration() *Iteration {
+	if it := l.stepThatRepeats(); it != nil {
+		return it
+	}
 	t := l.tokens
 	if len(t) < 2*minIterationTokens {
 		return nil

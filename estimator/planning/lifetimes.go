@@ -24,6 +24,8 @@ type Lifetimes struct {
 	tokens []int64
 	// requestOf is the request of each token.
 	requestOf []int32
+	// steps are how many tokens come before the end of each training step, where the record says.
+	steps []int
 }
 
 const maxRequestBytes = 1 << 48
@@ -59,7 +61,11 @@ func OfProgram(p *replay.Program) (*Lifetimes, error) {
 		}
 	}
 	config := p.Config
+	ends := p.Steps
 	for i := range p.Ops {
+		for ; len(ends) > 0 && ends[0] <= i; ends = ends[1:] {
+			l.steps = append(l.steps, len(l.tokens))
+		}
 		switch op := &p.Ops[i]; op.Kind {
 		case replay.OpAlloc:
 			if op.Bytes == 0 || i < len(p.Answers) && p.Answers[i].OOM {
@@ -91,6 +97,9 @@ func OfProgram(p *replay.Program) (*Lifetimes, error) {
 			}
 			l.tokens, l.requestOf = append(l.tokens, -1-distance), append(l.requestOf, int32(i))
 		}
+	}
+	for range ends {
+		l.steps = append(l.steps, len(l.tokens))
 	}
 	if err := layout.Check(l.Blocks); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", p.Name, ErrInvalid, err)

@@ -63,6 +63,56 @@ func TestNoIterationInNoise(t *testing.T) {
 	}
 }
 
+// TestAStepThatWasLookedAt: one step of four asks for more blocks, so that no two that are alike follow each other; the steps that the record names tell.
+func TestAStepThatWasLookedAt(t *testing.T) {
+	p := &replay.Program{Version: allocator.Newest}
+	var kept []int32
+	step := func(first, looked bool) {
+		old := kept
+		kept = nil
+		make := func(bytes uint64) int32 {
+			p.Ops = append(p.Ops, replay.Op{Kind: replay.OpAlloc, Block: int32(p.Blocks), Bytes: bytes})
+			p.Blocks++
+			return int32(p.Blocks - 1)
+		}
+		free := func(block int32) { p.Ops = append(p.Ops, replay.Op{Kind: replay.OpFree, Block: block}) }
+		for i := range 40 {
+			block := make(uint64(1000 * (i + 1)))
+			if looked && i%2 == 0 {
+				free(make(512))
+			}
+			if first {
+				make(4096) // the optimizer's state
+			}
+			if i < 3 { // gradients: freed in the next step
+				kept = append(kept, block)
+				if i < len(old) {
+					free(old[i])
+				}
+				continue
+			}
+			free(block)
+		}
+		p.Steps = append(p.Steps, len(p.Ops))
+	}
+	step(true, false)
+	for _, looked := range []bool{false, true, false} {
+		step(false, looked)
+	}
+	l, err := OfProgram(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	it := l.FindIteration()
+	if it == nil || it.First != p.Steps[2] || it.Requests != p.Steps[3]-p.Steps[2] || it.Times != 2 {
+		t.Errorf("%+v, steps end at %v", it, p.Steps)
+	}
+	p.Steps = nil
+	if l, err = OfProgram(p); err != nil || l.FindIteration() != nil {
+		t.Errorf("without the steps: %+v, %v", l.FindIteration(), err)
+	}
+}
+
 func TestImpossibleRequestsAreNamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		ops  []replay.Op

@@ -101,6 +101,11 @@ func FromHistory(h *events.History, version allocator.Version, name string) (*Pr
 	if h.FreeBytes != 0 && config.MemoryFraction == 0 { // a fraction is one of the whole card
 		total = h.FreeBytes
 	}
+	for _, m := range h.Marks {
+		if m.Kind == events.Step {
+			p.Steps = append(p.Steps, m.At) // entries, which build turns into requests
+		}
+	}
 	return p.build(nil, 0, h.Entries, false, total)
 }
 
@@ -114,12 +119,19 @@ func (p *Program) build(s *snapshot.Snapshot, device int, trace []snapshot.Entry
 		}
 		p.Final = finalSegments(s, device)
 	}
+	marked := 0
 	for i := range trace {
+		for ; marked < len(p.Steps) && p.Steps[marked] <= i; marked++ {
+			p.Steps[marked] = len(p.Ops)
+		}
 		if err := f.add(&trace[i]); err != nil {
 			return nil, fmt.Errorf("%s: device_traces[%d][%d]: %w", name, device, i, err)
 		}
 	}
 	f.finish()
+	for ; marked < len(p.Steps); marked++ {
+		p.Steps[marked] = len(p.Ops)
+	}
 	p.TotalBytes = total
 	if err := p.resolveReleases(); err != nil {
 		return nil, err

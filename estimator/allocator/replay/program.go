@@ -69,6 +69,8 @@ type Program struct {
 	Start      []StartSegment
 	Ops        []Op
 	Blocks     int
+	// Steps are how many requests come before the end of each training step, where the record says.
+	Steps []int
 	// Answers, when the program was recorded, has one entry per Op.
 	Answers []Answer
 	// Final is the recorded state at the end; nil when it was not recorded.

@@ -23,6 +23,10 @@ func (p *Program) Spliced(ops []Op, insertions []Insertion, blocks int) *Program
 			q.Ops = append(q.Ops, ops[i])
 		}
 	}
+	q.Steps = make([]int, len(p.Steps))
+	for i, step := range p.Steps {
+		q.Steps[i] = moved[min(step, len(ops))]
+	}
 	q.pendingUntil = make(map[uint64]int, len(p.pendingUntil))
 	for stream, until := range p.pendingUntil {
 		q.pendingUntil[stream] = moved[min(until, len(ops))]

@@ -11,6 +11,16 @@ import (
 	"pgregory.net/rapid"
 )
 
+// TestCnMem: the smallest free piece that holds a request is taken, free neighbours are one piece, and what is on top grows.
+func TestCnMem(t *testing.T) {
+	const k = 512
+	blocks := []Block{{0, 2, 4 * k}, {0, 9, k}, {0, 3, 2*k - 1}, {0, 9, k}, {4, 6, 2 * k}, {5, 9, 3 * k}, {6, 9, 2 * k}, {7, 9, 5 * k}}
+	l := CnMem(t.Context(), blocks)
+	if want := []uint64{0, 4 * k, 5 * k, 7 * k, 5 * k, 0, 5 * k, 8 * k}; !slices.Equal(l.Offsets, want) || l.HeightBytes != 13*k {
+		t.Errorf("%v, height %d", l.Offsets, l.HeightBytes)
+	}
+}
+
 func drawBlocks(t *rapid.T) []Block {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Block {
 		start := rapid.Int64Range(-5, 20).Draw(t, "start")
@@ -35,7 +45,7 @@ func TestEveryMethodGivesALayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		blocks := drawBlocks(t)
 		bound := LiveBound(blocks)
-		for _, l := range []*Layout{SmartPool(t.Context(), blocks), skyline(t.Context(), blocks, ranks(blocks, nil, "WA", nil)), skyline(t.Context(), blocks, ranks(blocks, nil, "AW", nil))} {
+		for _, l := range []*Layout{SmartPool(t.Context(), blocks), CnMem(t.Context(), blocks), skyline(t.Context(), blocks, ranks(blocks, nil, "WA", nil)), skyline(t.Context(), blocks, ranks(blocks, nil, "AW", nil))} {
 			if err := l.Verify(blocks); err != nil || overlap(blocks, l.Offsets) {
 				t.Fatalf("%s: %v", l.Method, err)
 			}

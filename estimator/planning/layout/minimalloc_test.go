@@ -1,10 +1,11 @@
 package layout
 
 import (
-	"encoding/csv"
+	"bytes"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -26,27 +27,52 @@ func instances(tb testing.TB) map[string][]Block {
 	return found
 }
 
-func readCSV(tb testing.TB, file string) (blocks []Block) {
+func readCSV(tb testing.TB, file string) []Block {
 	f, err := os.Open(file)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
+	blocks, err := ReadCSV(f)
 	if err != nil {
-		tb.Fatal(err)
-	}
-	number := func(text string) int64 {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			tb.Fatalf("%s: %v", file, err)
-		}
-		return n
-	}
-	for _, row := range rows[1:] {
-		blocks = append(blocks, Block{number(row[1]), number(row[2]), uint64(number(row[3]))})
+		tb.Fatalf("%s: %v", file, err)
 	}
 	return blocks
+}
+
+// TestReadCSV: columns may stand in any order; what is wrong is named.
+func TestReadCSV(t *testing.T) {
+	blocks, err := ReadCSV(strings.NewReader("size,id,lower,upper\n512,a,0,3\n1024,b,-2,9\n"))
+	if want := []Block{{0, 3, 512}, {-2, 9, 1024}}; err != nil || !slices.Equal(blocks, want) {
+		t.Errorf("%v, %v", blocks, err)
+	}
+	for text, says := range map[string]string{
+		"":                                                 "line 1",
+		"id,lower,upper\n":                                 "line 1: columns",
+		"id,lower,upper,size,alignment\n":                  "line 1: columns",
+		"id,lower,upper,bytes\n":                           "line 1: columns",
+		"id,lower,upper,size\n1,2,3\n":                     "line 2",
+		"id,lower,upper,size\n1,2,3,x\n":                   "line 2: size",
+		"id,lower,upper,size\n1,2.5,3,1\n":                 "line 2: lower",
+		"id,lower,upper,size\n1,2,2,1\n":                   "line 2: a block",
+		"id,lower,upper,size\n1,2,3,-1\n":                  "line 2: a block",
+		"id,lower,upper,size\n0,0,1,1\n1,2,\"\n":           "line 3",
+		"id,lower,upper,size\n1,2,3,9000000000000000000\n": "add up",
+	} {
+		if _, err := ReadCSV(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", text, err, says)
+		}
+	}
+}
+
+func FuzzReadCSV(f *testing.F) {
+	f.Add([]byte("id,lower,upper,size\n0,0,3,512\n"))
+	f.Add([]byte("id,lower,upper,size\n\"0,0,3,512"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if blocks, err := ReadCSV(bytes.NewReader(data)); err == nil && Check(blocks) != nil {
+			t.Error("blocks that make no sense")
+		}
+	})
 }
 
 // TestPublishedInstances holds those that take less than a second to their optimum, the live bound; with GRESIZE_NIGHTLY the others too:

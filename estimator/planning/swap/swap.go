@@ -228,6 +228,39 @@ func Smallest(ctx context.Context, j *Job, above uint64, link Link, layoutNodes 
 	return 0, false
 }
 
+// Least is about the smallest target for which a plan makes the job at most so many times slower, addresses in one pass included; false where none does, or
+// when ctx ends before one was found. Targets are halved, then those just below what was found are tried: a smaller one may wait less.
+func Least(ctx context.Context, j *Job, slowdown float64, link Link) (targetBytes uint64, ok bool, err error) {
+	if err := errors.Join(j.Check(), link.check()); err != nil {
+		return 0, false, err
+	}
+	levels := j.levels()
+	within := func(at int) bool {
+		p, _, err := within(ctx, j, levels[at], link, hurried, layout.Options{MaxNodes: -1, OnePass: len(j.Blocks) > largeJob})
+		if err == nil && float64(p.TotalNanos) <= slowdown*float64(p.BaseNanos) {
+			targetBytes, ok = levels[at], true
+			return true
+		}
+		return false
+	}
+	// What is proven to be too little is below low, what is enough from high on.
+	low, high := 0, len(levels)
+	for low < high && ctx.Err() == nil {
+		if middle := (low + high) / 2; within(middle) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	for at := high - 1; at >= max(high-leastMore, 0) && ctx.Err() == nil; at-- {
+		within(at)
+	}
+	return targetBytes, ok, nil
+}
+
+// leastMore is how many levels below the one that was found Least tries.
+const leastMore = 8
+
 // Make looks for the plan with the least stall: every score chooses, every choice is simulated, and the best is given addresses. When ctx ends
 // before all were simulated, the best so far is given addresses; without any that have room, the error is that of ctx.
 func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNodes int64) (*Plan, []Outcome, error) {
@@ -242,10 +275,10 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 	var quickOutcomes []Outcome
 	var err error
 	if len(j.Blocks) > largeJob {
-		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, layout.Options{OnePass: true})
+		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, hurried, layout.Options{OnePass: true})
 	}
 	if quick == nil && ctx.Err() == nil {
-		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, layout.Options{MaxNodes: -1})
+		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, patient, layout.Options{MaxNodes: -1})
 	}
 	if need := (*NeedError)(nil); layoutNodes < 0 || errors.As(err, &need) && need.TargetBytes == targetBytes {
 		return quick, quickOutcomes, err
@@ -253,7 +286,7 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 	if quick != nil && (quick.StallNanos() == 0 || !quick.tightened) {
 		return quick, quickOutcomes, nil // a search gives the same choice other addresses
 	}
-	p, outcomes, err := within(ctx, j, targetBytes, link, layout.Options{MaxNodes: layoutNodes})
+	p, outcomes, err := within(ctx, j, targetBytes, link, patient, layout.Options{MaxNodes: layoutNodes})
 	if quick != nil && (p == nil || p.StallNanos() > quick.StallNanos()) {
 		return quick, quickOutcomes, nil
 	}
@@ -261,8 +294,8 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 }
 
 // within is Make with one effort for addresses. The card is planned for a level, as if it were no larger, until what is on it at once is given addresses within the
-// target. Levels do not depend on the target, and all up to it are tried before one is refused: a target above one that there is a plan for has a plan, too.
-func within(ctx context.Context, j *Job, targetBytes uint64, link Link, effort layout.Options) (*Plan, []Outcome, error) {
+// target. Levels do not depend on the target, and all up to it are tried before one is refused, with patience: a target above one that there is a plan for has a plan, too.
+func within(ctx context.Context, j *Job, targetBytes uint64, link Link, how patience, effort layout.Options) (*Plan, []Outcome, error) {
 	levels := j.levels()
 	top, _ := slices.BinarySearch(levels, targetBytes+1)
 	if top--; top < 0 {
@@ -277,7 +310,7 @@ func within(ctx context.Context, j *Job, targetBytes uint64, link Link, effort l
 		best, tries, err := choose(ctx, j, levels[at], link)
 		outcomes = tries
 		if need := (*NeedError)(nil); errors.As(err, &need) {
-			at = nextLevel(levels, tried, at, 0)
+			at = how.next(levels, tried, at, 0)
 			continue
 		}
 		if err != nil {
@@ -298,7 +331,7 @@ func within(ctx context.Context, j *Job, targetBytes uint64, link Link, effort l
 		if err := ctx.Err(); err != nil {
 			return nil, outcomes, err // with more time, it might have been given addresses
 		}
-		at = nextLevel(levels, tried, at, height-targetBytes)
+		at = how.next(levels, tried, at, height-targetBytes)
 	}
 	return nil, outcomes, errNoAddresses(targetBytes)
 }
@@ -307,8 +340,16 @@ func errNoAddresses(targetBytes uint64) error {
 	return fmt.Errorf("no addresses were found within %d bytes for what is on the card at once", targetBytes)
 }
 
-// nextLevel is the one that is lower by what was too much, or, once there is none, the highest that was passed over; -1 when all were tried.
-func nextLevel(levels []uint64, tried []bool, at int, over uint64) int {
+// patience says what is done once a level that is lower by what was too much is not there: the levels that were passed over are tried, the highest first, or none.
+type patience bool
+
+const (
+	patient patience = true
+	hurried patience = false
+)
+
+// next is the level to try after one; -1: none.
+func (how patience) next(levels []uint64, tried []bool, at int, over uint64) int {
 	if levels[at] > over {
 		next, found := slices.BinarySearch(levels[:at], levels[at]-over)
 		if !found {
@@ -318,7 +359,7 @@ func nextLevel(levels []uint64, tried []bool, at int, over uint64) int {
 			return next
 		}
 	}
-	for next := len(tried) - 1; next >= 0; next-- {
+	for next := len(tried) - 1; next >= 0 && how == patient; next-- {
 		if !tried[next] {
 			return next
 		}

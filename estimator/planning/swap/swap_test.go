@@ -295,6 +295,28 @@ func TestAPlanThatCannotGetBetterIsTaken(t *testing.T) {
 	}
 }
 
+// TestLeast: what is found keeps to the slowdown, and more time allows less memory.
+func TestLeast(t *testing.T) {
+	j := training(20, 1, 300)
+	var before uint64 = 1 << 60
+	for _, slowdown := range []float64{1, 1.1, 1.5, 3} {
+		target, ok, err := Least(t.Context(), j, slowdown, slowLink)
+		if err != nil || !ok || target > before {
+			t.Fatalf("%g: %d after %d, %v", slowdown, target, before, err)
+		}
+		before = target
+		if p, _, err := Make(t.Context(), j, target, slowLink, -1); err != nil || float64(p.TotalNanos) > slowdown*float64(p.BaseNanos) {
+			t.Errorf("%g: %+v, %v", slowdown, p, err)
+		}
+	}
+	if before >= 20*mib {
+		t.Errorf("nothing was saved: %d", before)
+	}
+	if _, ok, err := Least(t.Context(), j, 0.5, slowLink); ok || err != nil {
+		t.Errorf("faster than without: %v", err)
+	}
+}
+
 // TestTheEndOfTheContext: what was found by then is placed or refused, and nothing is called impossible for want of time.
 func TestTheEndOfTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
