@@ -33,6 +33,7 @@ const (
 type Fitted struct {
 	// Before is the run as it is, After the one on a card of the target's size; its estimate is zero where none was needed or found.
 	Before, After estimator.Estimate
+	TargetBytes   int64
 	// Plan is nil where the program fits as it is.
 	Plan *Plan
 	// Carried is what the second run did.
@@ -59,8 +60,10 @@ func (e *FailedError) Error() string {
 // Request is what is asked of Fit.
 type Request struct {
 	// Run names the command, the card that is modelled and the limits of a run on the virtual GPU.
-	Run         probe.Options
+	Run probe.Options
+	// TargetBytes is the memory of the card that the program may take. Where it is 0, it is Share of what the program needs as it is.
 	TargetBytes int64
+	Share       float64
 	Link        swap.Link
 	// Expandable lets the job's allocator use expandable segments; where they suffice, nothing is moved.
 	Expandable bool
@@ -84,6 +87,10 @@ func Fit(ctx context.Context, q Request) (*Fitted, error) {
 	if !ok || result.Estimate.Confidence == estimator.Unknown || !ran(result) {
 		return f, &FailedError{result}
 	}
+	if q.TargetBytes == 0 {
+		q.TargetBytes = int64(q.Share * float64(largest.ComfortableBytes))
+	}
+	f.TargetBytes = q.TargetBytes
 	if largest.ComfortableHighBytes <= q.TargetBytes {
 		return f, nil
 	}

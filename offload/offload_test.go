@@ -59,7 +59,7 @@ func TestEqualToTheBit(t *testing.T) {
 	if out, err := run("", "changed"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	for fault, says := range map[string]string{"no wait": "still read", "wrong block": "3 wrong"} {
+	for fault, says := range map[string]string{"no wait": "still read", "leaves unwaited": "memory is free that a copy still reads", "wrong block": "3 wrong"} {
 		if out, err := run(fault, "3", "6"); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s is not found: %v\n%s", fault, err, out)
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -58,7 +59,7 @@ EXIT STATUS
 		RunE:                  func(cmd *cobra.Command, args []string) error { return runWithPlan(cmd, flags, args) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.target, "target", "", "memory of the card that the command may take, such as 12GiB")
+	f.StringVar(&flags.target, "target", "", "memory of the card that the command may take, such as 12GiB, or such as 60% of what it needs as it is")
 	f.StringVar(&flags.plan, "plan", "", "carry out the plan in `FILE`")
 	f.StringVarP(&flags.out, "output", "o", "", "write the plan to `FILE`")
 	f.BoolVar(&flags.onlyPlan, "only-plan", false, "make the plan and try it, and do not start the command")
@@ -99,9 +100,18 @@ func runWithPlan(cmd *cobra.Command, flags runFlags, args []string) error {
 
 // makePlan finds a plan for the target, prints what it does, and keeps it. Without one, the command fits as it is.
 func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (plan *offload.Plan, path string, err error) {
-	target, err := parseSize(flags.target)
-	if err != nil {
-		return nil, "", usageError(fmt.Errorf("--target: %w", err))
+	var request offload.Request
+	if percent, ok := strings.CutSuffix(flags.target, "%"); ok {
+		if request.Share, err = strconv.ParseFloat(percent, 64); err != nil || !(request.Share > 0 && request.Share <= 100) {
+			return nil, "", usageError(fmt.Errorf("--target: %q: a share is more than 0%% and at most 100%%", flags.target))
+		}
+		request.Share /= 100
+	} else {
+		target, err := parseSize(flags.target)
+		if err != nil {
+			return nil, "", usageError(fmt.Errorf("--target: %w", err))
+		}
+		request.TargetBytes = int64(target)
 	}
 	link, err := linkOf(flags.pcie)
 	if err != nil {
@@ -125,13 +135,14 @@ func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (plan *offloa
 		stop()
 		stop = progress.working(what)
 	}
-	o := probe.Options{Command: args, GPU: profile, Devices: 1, Steps: flags.steps, Budget: flags.budget, NoSandbox: flags.noSandbox}
-	fitted, err := offload.Fit(cmd.Context(), offload.Request{Run: o, TargetBytes: int64(target), Link: link, Expandable: flags.expandable, Tell: tell})
+	request.Link, request.Expandable, request.Tell = link, flags.expandable, tell
+	request.Run = probe.Options{Command: args, GPU: profile, Devices: 1, Steps: flags.steps, Budget: flags.budget, NoSandbox: flags.noSandbox}
+	fitted, err := offload.Fit(cmd.Context(), request)
 	stop()
 	if err != nil {
 		return nil, "", flags.refused(cmd.OutOrStdout(), fitted, err)
 	}
-	printFitted(cmd.OutOrStdout(), fitted, int64(target))
+	printFitted(cmd.OutOrStdout(), fitted)
 	if fitted.Plan == nil {
 		return nil, "", nil
 	}
@@ -153,7 +164,13 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 			where = "where nothing can be moved"
 		}
 		if need.Segments {
-			where = "in the segments of PyTorch's allocator"
+			more := "--expandable, "
+			if flags.expandable {
+				more = ""
+			}
+			fmt.Fprintf(w, "no plan for %s\n  with every plan for it, the segments of PyTorch's allocator take %s or more, and %s lie outside of it\n  to try: %s--target %s, or a smaller batch\n",
+				flags.target, quantity.Size(uint64(need.NeedBytes)), quantity.Size(uint64(largest.OutsideBytes)), more, roundUp(need.NeedBytes+largest.OutsideBytes))
+			break
 		}
 		fmt.Fprintf(w, "no plan for %s\n  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
 			flags.target, quantity.Size(uint64(need.NeedBytes)), where, quantity.Size(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
@@ -173,7 +190,8 @@ func roundUp(bytes int64) string {
 	return fmt.Sprintf("%gGiB", float64(n)/2)
 }
 
-func printFitted(w io.Writer, f *offload.Fitted, target int64) {
+func printFitted(w io.Writer, f *offload.Fitted) {
+	target := f.TargetBytes
 	before, _ := f.Before.Largest()
 	if f.Plan == nil {
 		fmt.Fprintf(w, "fits %s as it is: %s at most\n", quantity.Size(uint64(target)), quantity.Size(uint64(before.ComfortableHighBytes)))
@@ -231,6 +249,11 @@ func start(plan *offload.Plan, path string, args []string) error {
 	}
 	env := os.Environ()
 	if plan != nil {
+		var host *offload.HostError
+		if err := plan.CheckHost(); errors.As(err, &host) {
+			return fmt.Errorf("run: the plan takes %s of pinned host memory, and this job may have %s: give it more (sbatch --mem), or plan for a larger --target",
+				quantity.Size(uint64(host.NeedBytes)), quantity.Size(uint64(host.HaveBytes)))
+		}
 		env = plan.Environment(env)
 	}
 	if plan != nil && plan.Moves() > 0 {

@@ -1,6 +1,7 @@
 """Runs random programs with and without a random plan, on the CPU, and compares every loss and gradient to the bit.
 
-The engine is a model of two streams: a copy has happened only once somebody has waited for it; until then its destination holds NaN. FAULT plants one.
+The engine is a model of two streams: a copy has happened only once somebody has waited for it; until then its destination holds NaN, and what it reads must
+neither be written nor be free for others. FAULT plants one.
 """
 import gc
 import os
@@ -9,6 +10,8 @@ import sys
 
 import torch
 import torch.utils.checkpoint
+
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from gresize_offload import copies, plan, sequence, swapper
 
@@ -19,33 +22,66 @@ torch.set_num_threads(1)
 class Model(copies.Host):
     """Copies are done when they are waited for."""
 
+    def __init__(self, torch):
+        super().__init__(torch)
+        self.leaving = []
+
     def out(self, host, storage, after):
         if after is not None and not after:
             raise AssertionError("a buffer is written that is still read")
         host.fill_(255)  # NaN in every type
-        return Copy(host, storage)
+        self.leaving = [c for c in self.leaving if not c.done]
+        self.leaving.append(Copy(host, storage, StorageWeakRef(storage.untyped_storage())))
+        return self.leaving[-1]
 
     def back(self, host, storage):
         storage.fill_(255)
         return Copy(storage, host)
 
     def wait(self, stream, copy):
-        if not FAULT == "no wait":
-            copy.do()
+        if FAULT == "no wait" or FAULT == "leaves unwaited" and copy.weak is not None:
+            return
+        copy.do()
+
+    def check(self):
+        """At every event: what a copy reads is not free."""
+        for copy in self.leaving:
+            if not copy.done and copy.weak.expired():
+                raise AssertionError("memory is free that a copy still reads")
 
 
 class Copy:
-    def __init__(self, to, source):
-        self.to, self.source, self.done = to, source, False
+    """Of what is on the device, only the name is kept: the model would keep it alive."""
+
+    def __init__(self, to, source, weak=None):
+        self.to, self.weak, self.done = to, weak, False
+        self.source = source if weak is None else None
 
     def do(self):
-        if not self.done:
-            self.done = True
-            self.to.copy_(self.source)
-            self.source = None
+        if self.done:
+            return
+        self.done = True
+        source = self.source
+        if self.weak is not None:
+            if self.weak.expired():
+                raise AssertionError("memory is free that a copy still reads")
+            storage = torch.UntypedStorage._new_with_weak_ptr(self.weak.cdata)
+            source = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (self.to.numel(),), (1,))
+        self.to.copy_(source)
+        self.source = None
 
     def __bool__(self):
         return self.done
+
+
+class Checked(swapper.Swapper):
+    def arriving(self):
+        super().arriving()
+        self.engine.check()
+
+    def end(self, held):
+        super().end(held)
+        self.engine.check()
 
 
 class Noted(sequence.Sequence):
@@ -168,6 +204,23 @@ def without(hooks, seed, steps):
         hooks.hooks.__exit__()
 
 
+def chunk(pool):
+    """Has the system refuse more host memory once some was given."""
+    real, given = pool.torch, []
+
+    class Torch:
+        uint8 = real.uint8
+
+        @staticmethod
+        def empty(size, **options):
+            if len(given) == 3:
+                raise RuntimeError("CUDA error: out of memory")
+            given.append(size)
+            return real.empty(min(size, 8192), **options)
+
+    pool.torch = Torch
+
+
 def main(seeds, steps):
     moves = followed = wrong = 0
     for seed in range(seeds):
@@ -175,7 +228,9 @@ def main(seeds, steps):
         plain = run(seed, None, steps)
         noted = Noted()
         assert all(a.equal(b) for a, b in zip(plain, without(noted, seed, min(steps, 12))))
-        layer = swapper.Swapper(torch, planned(noted, chance), Model(torch), "cpu")
+        layer = Checked(torch, planned(noted, chance), Model(torch), "cpu")
+        if seed % 4 == 3:  # nothing can be pinned after the first buffers
+            chunk(layer.pool)
         if FAULT == "wrong block":
             take = layer.pool.take
 

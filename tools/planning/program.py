@@ -1,9 +1,10 @@
-"""One training program of the planning table: program.py resnet50|gpt2|vit|unet|lstm|dcgan. Random weights and data, plain PyTorch and torchvision."""
+"""One training program of the tables of plans: program.py NAME, one of PROGRAMS. Random weights and data, plain PyTorch and torchvision."""
 import sys
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Block(nn.Module):
@@ -25,16 +26,45 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """124 M parameters; the output layer is the embedding."""
+    """124 M parameters, or more; the output layer is the embedding."""
 
-    def __init__(self):
+    def __init__(self, width=768, heads=12, layers=12, checkpointed=False):
         super().__init__()
-        self.words, self.places = nn.Embedding(50257, 768), nn.Embedding(1024, 768)
-        self.blocks, self.last = nn.Sequential(*[Block(768, 12) for _ in range(12)]), nn.LayerNorm(768)
+        self.words, self.places = nn.Embedding(50257, width), nn.Embedding(1024, width)
+        self.blocks, self.last = nn.Sequential(*[Block(width, heads) for _ in range(layers)]), nn.LayerNorm(width)
+        self.checkpointed = checkpointed
 
     def forward(self, x):
         h = self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))
-        return self.last(self.blocks(h)) @ self.words.weight.t()
+        for block in self.blocks:
+            h = checkpoint(block, h, use_reentrant=False) if self.checkpointed else block(h)
+        return self.last(h) @ self.words.weight.t()
+
+
+class Bert(nn.Module):
+    """110 M parameters, in the sizes of BERT-base: which words were masked is learnt."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(30522, 768), nn.Embedding(512, 768)
+        layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
+        self.layers, self.out = nn.TransformerEncoder(layer, 12), nn.Linear(768, 30522)
+
+    def forward(self, x):
+        return self.out(self.layers(self.words(x) + self.places(torch.arange(x.shape[1], device=x.device))))
+
+
+class T5(nn.Module):
+    """61 M parameters, in the sizes of T5-small: an encoder and a decoder."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(32128, 512)
+        self.both = nn.Transformer(512, 8, 6, 6, 2048, batch_first=True)
+
+    def forward(self, x):
+        h = self.words(x)
+        return self.both(h, h, tgt_mask=nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device)) @ self.words.weight.t()
 
 
 def double(i, o):
@@ -69,13 +99,16 @@ class LSTM(nn.Module):
         return self.out(self.lstm(self.words(x))[0])
 
 
-def train(model, batch, loss, optimizer):
+def train(model, batch, loss, optimizer, accumulate=1, half=False):
     model.cuda()
     update = optimizer(model.parameters())
     for _ in range(4):
-        data = [t.cuda() for t in batch()]
         update.zero_grad()
-        loss(model, *data).backward()
+        for _ in range(accumulate):
+            data = [t.cuda() for t in batch()]
+            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=half):
+                value = loss(model, *data) / accumulate
+            value.backward()
         update.step()
 
 
@@ -109,27 +142,49 @@ def predict(model, x):
     return F.cross_entropy(model(x).flatten(0, 1), x.flatten())
 
 
-def images(n):
-    return lambda: [torch.randn(n, 3, 224, 224), torch.randint(0, 1000, (n,))]
+def guess(model, x, y):
+    """Inception has a second output while it trains."""
+    out, beside = model(x)
+    return F.cross_entropy(out, y) + 0.4 * F.cross_entropy(beside, y)
 
 
-def main(name):
-    if name in ("resnet50", "vit"):
-        import torchvision
-
-        model = torchvision.models.resnet50() if name == "resnet50" else torchvision.models.vit_b_16()
-        sgd = lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)
-        train(model, images(64), classify, sgd if name == "resnet50" else torch.optim.AdamW)
-    elif name == "gpt2":
-        train(GPT2(), lambda: [torch.randint(0, 50257, (8, 1024))], predict, torch.optim.AdamW)
-    elif name == "unet":
-        train(UNet(), lambda: [torch.randn(8, 3, 256, 256), torch.randint(0, 2, (8, 256, 256))], classify, torch.optim.Adam)
-    elif name == "lstm":
-        train(LSTM(), lambda: [torch.randint(0, 10000, (64, 128))], predict, lambda p: torch.optim.SGD(p, 1.0))
-    elif name == "dcgan":
-        dcgan()
-    else:
-        sys.exit(__doc__)
+def images(n, edge=224):
+    return lambda: [torch.randn(n, 3, edge, edge), torch.randint(0, 1000, (n,))]
 
 
-main(sys.argv[1] if len(sys.argv) == 2 else "")
+def words(n, length, most=50257):
+    return lambda: [torch.randint(0, most, (n, length))]
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, 0.1, momentum=0.9)
+
+
+def vision(name, **options):
+    import torchvision
+
+    return torchvision.models.get_model(name, **options)
+
+
+AdamW = torch.optim.AdamW
+PROGRAMS = {
+    "vgg16": lambda: train(vision("vgg16"), images(64), classify, sgd),
+    "resnet50": lambda: train(vision("resnet50"), images(64), classify, sgd),
+    "resnet152": lambda: train(vision("resnet152"), images(32), classify, sgd, half=True),
+    "densenet121": lambda: train(vision("densenet121"), images(32), classify, sgd),
+    "inception": lambda: train(vision("inception_v3", init_weights=False), images(32, 299), guess, sgd),
+    "mobilenet": lambda: train(vision("mobilenet_v2"), images(64), classify, sgd, accumulate=2),
+    "vit": lambda: train(vision("vit_b_16"), images(64), classify, AdamW),
+    "vit-half": lambda: train(vision("vit_b_16"), images(64), classify, AdamW, half=True),
+    "bert": lambda: train(Bert(), words(16, 512, 30522), predict, AdamW, accumulate=2),
+    "gpt2": lambda: train(GPT2(), words(8, 1024), predict, AdamW),
+    "gpt2-774m": lambda: train(GPT2(1280, 20, 36, checkpointed=True), words(8, 1024), predict, AdamW),
+    "t5": lambda: train(T5(), words(16, 512, 32128), predict, AdamW),
+    "unet": lambda: train(UNet(), lambda: [torch.randn(8, 3, 256, 256), torch.randint(0, 2, (8, 256, 256))], classify, torch.optim.Adam),
+    "lstm": lambda: train(LSTM(), words(64, 128, 10000), predict, lambda p: torch.optim.SGD(p, 1.0)),
+    "dcgan": dcgan,
+}
+
+if len(sys.argv) != 2 or sys.argv[1] not in PROGRAMS:
+    sys.exit("%s\n%s" % (__doc__, " ".join(PROGRAMS)))
+PROGRAMS[sys.argv[1]]()

@@ -27,7 +27,11 @@ class Pool:
         if self.taken_bytes + room > self.most_bytes:
             return None
         if self.chunk is None or self.used + room > self.chunk.numel():
-            self.chunk = self.torch.empty(max(room, CHUNK_BYTES), dtype=self.torch.uint8, pin_memory=self.pinned)
+            try:
+                self.chunk = self.torch.empty(max(room, CHUNK_BYTES), dtype=self.torch.uint8, pin_memory=self.pinned)
+            except RuntimeError:  # the system pins no more: what does not leave is as it would be without us
+                self.most_bytes = self.taken_bytes
+                return None
             self.used = 0
         buffer = self.chunk[self.used : self.used + size]
         self.used += room

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gresize/gresize/offload"
+)
+
+// TestRunIsRefused: each bad input is an error before anything is started, which names what is wrong and the way out.
+func TestRunIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, change func(p *offload.Plan)) string {
+		p := &offload.Plan{Schema: offload.Schema, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}}
+		change(p)
+		data, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "truncated" {
+			data = data[:len(data)/2]
+		}
+		path := filepath.Join(dir, name+".plan")
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	started := filepath.Join(dir, "started")
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no target":          {nil, exitUsage, "give --target"},
+		"both":               {[]string{"--target", "1GiB", "--plan", "x"}, exitUsage, "give --target"},
+		"no size":            {[]string{"--target", "many"}, exitUsage, "--target"},
+		"no share":           {[]string{"--target", "0%"}, exitUsage, "a share is more than 0%"},
+		"more than all":      {[]string{"--target", "120%"}, exitUsage, "at most 100%"},
+		"another card":       {[]string{"--target", "1GiB", "--gpu", "abacus"}, exitUsage, "abacus"},
+		"no rate":            {[]string{"--target", "1GiB", "--pcie", "fast"}, exitUsage, "--pcie"},
+		"no folder":          {[]string{"--target", "1GiB", "-o", filepath.Join(dir, "none/job.plan")}, exitUsage, "-o"},
+		"no plan there":      {[]string{"--plan", filepath.Join(dir, "none.plan")}, exitError, "none.plan"},
+		"plan and only-plan": {[]string{"--plan", "x", "--only-plan"}, exitUsage, "--only-plan"},
+		"truncated":          {[]string{"--plan", write("truncated", func(*offload.Plan) {})}, exitError, "truncated.plan is no plan"},
+		"another schema":     {[]string{"--plan", write("schema", func(p *offload.Plan) { p.Schema = "gresize.plan/1" })}, exitError, "schema"},
+		"too much for the host": {[]string{"--plan", write("host", func(p *offload.Plan) { p.HostBytes = 1 << 47 })}, exitError,
+			"--mem"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append(append([]string{"run"}, c.args...), "--", "touch", started), &out, &errs)
+		if code != c.code || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%s: exit %d, want %d; %s%s, want %q", name, code, c.code, out.String(), errs.String(), c.says)
+		}
+	}
+	if _, err := os.Stat(started); err == nil {
+		t.Error("the command was started")
+	}
+}

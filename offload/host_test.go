@@ -1,0 +1,46 @@
+package offload
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestGroupLimit: the lowest limit of a group and those above counts, in both versions of control groups.
+func TestGroupLimit(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  int64
+	}{
+		{"no files", nil, math.MaxInt64},
+		{"no limit", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n"}, math.MaxInt64},
+		{"its own", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "4096\n", "sys/fs/cgroup/a/memory.max": "8192\n"}, 4096},
+		{"one above", map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/memory.max": "max\n", "sys/fs/cgroup/a/memory.max": "8192\n"}, 8192},
+		{"version 1", map[string]string{"proc/self/cgroup": "5:cpu:/a\n4:memory:/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "4096\n"}, 4096},
+		{"nonsense", map[string]string{"proc/self/cgroup": "x\n0::/../..\n", "sys/fs/cgroup/memory.max": "-7\n"}, math.MaxInt64},
+	} {
+		root := t.TempDir()
+		for name, text := range c.files {
+			path := filepath.Join(root, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := groupLimit(root); got != c.want {
+			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+	var host *HostError
+	if err := (&Plan{HostBytes: 1 << 47}).CheckHost(); !errors.As(err, &host) || host.NeedBytes != 1<<47 {
+		t.Errorf("more than any machine has: %v", err)
+	}
+	if err := (&Plan{HostBytes: 1}).CheckHost(); err != nil {
+		t.Error(err)
+	}
+}
