@@ -180,14 +180,21 @@ func (a *answer) judgeValues(r *rankReport) {
 // sidesAgree says that the values were seen not to matter: both runs went as far as they were meant to, gave no sizes but numbers and branches, and took
 // the same to the byte. Equal ends prove nothing about sizes between them: those differ from step to step on a real card, and leave the allocator in pieces.
 func (r *rankReport) sidesAgree() bool {
-	return r.Other != nil && r.Other.ended() && r.Coverage.Values.branchesOnly() &&
-		r.PeakReservedBytes == r.Other.PeakReservedBytes && r.PeakDeviceBytes == r.Other.PeakDeviceBytes
+	return r.Other != nil && r.Other.ended() && r.Coverage.Values.branchesOnly() && r.noSide(func(o *OtherSide) bool {
+		return r.PeakReservedBytes != o.PeakReservedBytes || r.PeakDeviceBytes != o.PeakDeviceBytes
+	})
+}
+
+// noSide says that of none of the other runs that ended this is so.
+func (r *rankReport) noSide(is func(*OtherSide) bool) bool {
+	return !slices.ContainsFunc(r.sides()[1:], func(o *OtherSide) bool { return o.ended() && is(o) })
 }
 
 // sidesEqual says that values which the host got may matter, and were seen not to: both runs took the same to the byte, allocated as well as reserved.
 func (r *rankReport) sidesEqual() bool {
-	return r.Other != nil && r.Other.ended() && r.Coverage.Values.countsOnHost() && r.PeakAllocatedBytes == r.Other.PeakAllocatedBytes &&
-		r.PeakReservedBytes == r.Other.PeakReservedBytes && r.PeakDeviceBytes == r.Other.PeakDeviceBytes
+	return r.Other != nil && r.Other.ended() && r.Coverage.Values.countsOnHost() && r.noSide(func(o *OtherSide) bool {
+		return r.PeakAllocatedBytes != o.PeakAllocatedBytes || r.PeakReservedBytes != o.PeakReservedBytes || r.PeakDeviceBytes != o.PeakDeviceBytes
+	})
 }
 
 // sides are the ends of all runs of the command, this one first.
