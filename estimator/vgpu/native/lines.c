@@ -20,7 +20,7 @@ enum { TRACE_LINE = 2, FIRST_SLOTS = 1 << 14, MOST_CODES = 1 << 20, MOST_LINE = 
 /* The code of a function: whether it is the program's own, and a bit for each line that was told. */
 struct code {
 	object *code;
-	unsigned char *lines;
+	size_t at; /* of its lines in told_lines */
 	int size;
 	bool own;
 };
@@ -37,6 +37,8 @@ static struct {
 
 static struct code *codes;
 static size_t slots, used;
+static unsigned char *told_lines;
+static size_t told_size, told_used;
 
 static struct code *place(struct code *table, size_t size, const object *code)
 {
@@ -78,24 +80,36 @@ static bool ask(object *layer, object *code, int line)
 	return yes;
 }
 
+/* Makes room for the bits of more lines of some code. */
+static bool lengthen(struct code *c, int bytes)
+{
+	if (told_used + bytes > told_size) {
+		size_t size = 2 * (told_used + bytes);
+		unsigned char *larger = realloc(told_lines, size);
+
+		if (!larger)
+			return false;
+		told_lines = larger;
+		told_size = size;
+	}
+	for (int i = 0; i < bytes; i++)
+		told_lines[told_used + i] = i < c->size ? told_lines[c->at + i] : 0;
+	c->at = told_used;
+	c->size = bytes;
+	told_used += bytes;
+	return true;
+}
+
 static void told(object *layer, struct code *c, int line)
 {
-	if (line <= 0 || line >= MOST_LINE)
-		return;
-	if (line / 8 >= c->size) {
-		int size = line / 8 + 64;
-		unsigned char *lines = realloc(c->lines, size);
+	unsigned char *byte, bit = 1 << line % 8;
 
-		if (!lines)
-			return;
-		for (int i = c->size; i < size; i++)
-			lines[i] = 0;
-		c->lines = lines;
-		c->size = size;
-	}
-	if (c->lines[line / 8] & 1 << line % 8)
+	if (line <= 0 || line >= MOST_LINE || (line / 8 >= c->size && !lengthen(c, line / 8 + 64)))
 		return;
-	c->lines[line / 8] |= 1 << line % 8;
+	byte = &told_lines[c->at + line / 8];
+	if (*byte & bit)
+		return;
+	*byte |= bit;
 	ask(layer, c->code, line);
 }
 
