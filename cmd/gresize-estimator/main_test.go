@@ -114,7 +114,7 @@ func TestRefuses(t *testing.T) {
 		args []string
 	}{
 		{"no-such-plugin", exitFailed, []string{"check", "no-such-plugin"}},
-		{"--bundle FILE and --gpu NAME are wanted", exitUsage, []string{"run", "sh", "--gpu", "a100-80"}},
+		{"give --bundle FILE and --gpu NAME", exitUsage, []string{"run", "sh", "--gpu", "a100-80"}},
 		{"nocard", exitUsage, []string{"run", "sh", "--bundle", "x", "--gpu", "nocard"}},
 		{"--bundle: stat no-bundle: no such file", exitFailed, []string{"run", "sh", "--bundle", "no-bundle", "--gpu", "a100-80"}},
 		{"there are vgpu", exitUsage, []string{"serve", "nobody"}},

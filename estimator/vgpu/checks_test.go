@@ -19,7 +19,7 @@ func TestChecksPass(t *testing.T) {
 				}
 				peaks = append(peaks, o.ranks[0].PeakReservedBytes)
 				for use := range o.ranks[0].Coverage.Values.Uses {
-					if !branchUses[use] {
+					if !branchUses[use] && use != useFetched { // what is only read
 						t.Errorf("%s: %s was answered by a policy", side, use)
 					}
 				}

@@ -175,7 +175,7 @@ class Calls:
                 elif plan is None:
                     if guess is not None:
                         guess(result, args, kwargs)
-                elif word_mask is not None and plan.kind() == WORD:
+                elif word_mask is not None and (plan.kind() == WORD or plan.kind() == GUESSED and self.in_pairs(args)):
                     shadow.guess(result, lambda: shadow.policy.mask(result.shape, word_mask))
                 else:
                     shadow.follow(original, plan, args, result, constant)
@@ -184,6 +184,11 @@ class Calls:
             return call
 
         return make
+
+    def in_pairs(self, args):
+        """Whether each number is held against one of its own, as a prediction against a label: how many are alike no choice of a policy says."""
+        one, other = args if len(args) == 2 else (None, None)
+        return isinstance(one, self.torch.Tensor) and isinstance(other, self.torch.Tensor) and one.shape == other.shape and one.numel() > 1
 
     def guessing(self, function):
         """A guess that looks only at tensors of this card."""
