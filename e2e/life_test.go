@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -138,9 +139,10 @@ func TestLife(t *testing.T) {
 		time.Sleep(7 * time.Second) // slurmctld writes its state down every five: a job that it lost is not what is tried here
 		must(t, syscall.Kill(s.Cluster.ControllerPID(), syscall.SIGSTOP))
 		must(t, syscall.Kill(s.DaemonPID(), syscall.SIGCONT))
-		time.Sleep(2 * time.Second) // sbatch has sent its request, and waits for the answer
+		waitUntil(t, 20*time.Second, "sbatch to be there", func() bool { return s.runs("sbatch") })
+		time.Sleep(2 * time.Second) // it has sent its request, and waits for the answer
 		must(t, s.Cluster.KillController())
-		waitUntil(t, 20*time.Second, "the refusal", func() bool {
+		waitUntil(t, 40*time.Second, "the refusal", func() bool {
 			text, err := s.DaemonLog()
 			return err == nil && strings.Contains(text, "probe refused, asked for once more")
 		})
@@ -238,4 +240,18 @@ func (s *fakeSite) left(id, code, node string) {
 func (s *fakeSite) cancel(id string) error {
 	_, err := s.Cluster.Run(context.Background(), minicluster.DefaultUser, "scancel", id)
 	return err
+}
+
+// runs says whether a program of this name runs with the configuration of this cluster.
+func (s *fakeSite) runs(name string) bool {
+	found, err := filepath.Glob("/proc/[0-9]*/comm")
+	must(s.t, err)
+	return slices.ContainsFunc(found, func(path string) bool {
+		comm, err := os.ReadFile(path)
+		if err != nil || strings.TrimSpace(string(comm)) != name {
+			return false // it is another one, or has ended
+		}
+		env, err := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+		return err == nil && strings.Contains(string(env), "SLURM_CONF="+s.Cluster.Conf())
+	})
 }
