@@ -17,6 +17,8 @@ MOST_SECONDS = 3.0
 # At least so many turns come before any is left out, and after each that was gone on to, so many steps of an optimizer or so many turns.
 FIRST_TURNS, STEPS_AFTER, TURNS_AFTER = 4, 2, 66
 BETWEEN = 4
+# Of the time without anything new after which the run ends: from here on, loops go on to the turns that differ.
+SOON = 0.5
 # Turns in a row that raised the peak, of a loop that has not ended: more are no chance.
 MOST_BY_CHANCE = 3
 # What goes through a range of its own for whoever calls it.
@@ -138,7 +140,7 @@ class Loops:
                 if not outer and self.begun != begun:
                     outer, until = True, begin + OUTER_SHARE * seconds
                     stands[0] = True
-                if run >= FIRST_TURNS and time.process_time() > until:
+                if run >= FIRST_TURNS and time.process_time() > until or (outer or run >= FIRST_TURNS) and self.lapse.quiet(SOON):
                     break
             if turn < count:
                 self.left_out = True
@@ -189,6 +191,8 @@ class Loops:
             at, question, answer = min(landings + [(t, None, None) for t in between[:1]], key=lambda landing: landing[0])
             if at > turn and not outer:
                 self.looking(self.counters.set_forward, counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
+            if outer:
+                self.lapse.news()  # there are few of these, and what they begin is waited for
             peak, steps, turn = self.peak(), self.steps, at
             for _ in range(TURNS_AFTER):
                 yield notes.number(turn)

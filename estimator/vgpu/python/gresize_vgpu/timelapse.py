@@ -67,9 +67,20 @@ class TimeLapse:
         known = self._known
         rose = known is None or allocated > known[0] + NEW_BYTES or reserved > known[1]
         if rose or others != known[2]:
-            self._known, self._news, self._news_processor = (allocated, reserved, others), time.monotonic(), time.process_time()
+            self._known = allocated, reserved, others
+            self.news()
         self._rose = time.monotonic() if rose else self._rose
         return rose
+
+    def news(self):
+        """Something new has come, or comes now."""
+        self._news, self._news_processor = time.monotonic(), time.process_time()
+
+    def quiet(self, share=1.0):
+        """Whether nothing new has come for so long that nothing is expected, or for a share of that."""
+        return time.monotonic() - self._news > share * max(LEAST_WAITED_SECONDS, 2 * QUIET_FACTOR * self._first) or (
+            time.process_time() - self._news_processor > share * max(LEAST_QUIET_SECONDS, QUIET_FACTOR * self._first_processor)
+        )
 
     def rests(self):
         return bool(self.ended) and self.ended not in ("budget", "nothing_new") or time.monotonic() - self._rose > RESTS_SECONDS
@@ -81,12 +92,9 @@ class TimeLapse:
         """Whether to end it here, and why."""
         if not self.active:
             return False
-        now = time.monotonic()
-        if now > self._until:
+        if time.monotonic() > self._until:
             self.ended = "budget"
-        elif now - self._news > max(LEAST_WAITED_SECONDS, 2 * QUIET_FACTOR * self._first) or (
-            time.process_time() - self._news_processor > max(LEAST_QUIET_SECONDS, QUIET_FACTOR * self._first_processor)
-        ):
+        elif self.quiet():
             self.ended = "nothing_new"
         return bool(self.ended)
 
