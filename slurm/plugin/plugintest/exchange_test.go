@@ -16,6 +16,7 @@ import (
 // What gresize_exchange() may say, as in exchange.h.
 const (
 	exchangeOK = iota
+	_          // not asked, which this program never is
 	exchangeUnreachable
 	exchangeLate
 	exchangeBroken
