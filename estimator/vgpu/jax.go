@@ -226,11 +226,11 @@ func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
 		return
 	}
 	if pool.Interface < 0 {
-		a.lower(estimator.Unknown, "unknown_release", "the plugin of JAX "+pool.Release+" has an interface that is not known: what it executed was not seen")
+		a.lower(estimator.Unknown, estimator.CodeUnknownRelease, "the plugin of JAX "+pool.Release+" has an interface that is not known: what it executed was not seen")
 	} else if !slices.Contains(triedJAX, pool.Release) {
-		a.lower(estimator.High, "unknown_release", "JAX "+pool.Release+" is not among the releases that were tried")
+		a.lower(estimator.High, estimator.CodeUnknownRelease, "JAX "+pool.Release+" is not among the releases that were tried")
 	}
-	a.lower(estimator.High, "kernels_chosen", "XLA's own choice among them was left out; the interval has the workspaces that others may need")
+	a.lower(estimator.High, estimator.CodeKernelsChosen, "XLA's own choice among them was left out; the interval has the workspaces that others may need")
 	if pool.LimitBytes > 0 {
 		share := 100 * float64(pool.LimitBytes) / float64(max(pool.CardBytes, 1))
 		detail := fmt.Sprintf("%.0f %%, and the program needs %d MiB of it: the figure is the card whose share holds them", share, pool.NeededBytes>>20)
@@ -238,19 +238,19 @@ func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
 			detail += fmt.Sprintf("; it takes its share at its start, so nvidia-smi will show %d MiB on %s, and other cards %.0f %% of theirs, whatever the program needs",
 				pool.HeldBytes>>20, p.Name, share)
 		}
-		a.lower(estimator.Exact, "share_of_card", detail)
+		a.lower(estimator.Exact, estimator.CodeShareOfCard, detail)
 	}
 	if pool.Decisions > 0 {
-		a.lower(estimator.Low, "values_compared", fmt.Sprintf("the program decided by arrays that it had read back, %d times: on a real GPU it may go another way", pool.Decisions))
+		a.lower(estimator.Low, estimator.CodeValuesCompared, fmt.Sprintf("the program decided by arrays that it had read back, %d times: on a real GPU it may go another way", pool.Decisions))
 	}
 	if pool.Processes > 1 {
-		a.lower(estimator.Low, "ranks_not_run", fmt.Sprintf("one of %d processes was run", pool.Processes))
+		a.lower(estimator.Low, estimator.CodeRanksNotRun, fmt.Sprintf("one of %d processes was run", pool.Processes))
 	}
 	if pool.Beside {
-		a.lower(estimator.Low, "jax_with_torch", "PyTorch and JAX use the same card: what they need is added up, at whatever times they need it")
+		a.lower(estimator.Low, estimator.CodeJAXWithTorch, "PyTorch and JAX use the same card: what they need is added up, at whatever times they need it")
 	}
 	if r.Reason == reasonStopped {
-		a.lower(estimator.Low, "phase_not_reached", "the program was not followed to its end, and what JAX compiles later is not in the figure: --budget sees more")
+		a.lower(estimator.Low, estimator.CodePhaseNotReached, "the program was not followed to its end, and what JAX compiles later is not in the figure: --budget sees more")
 	}
 }
 
@@ -272,18 +272,18 @@ func jaxReasons(processes []process) []estimator.Reason {
 		case j == nil:
 		case j.Reason == reasonTensorFlow:
 			if !otherwise && !slices.ContainsFunc(processes, func(p process) bool { return p.python != nil }) {
-				add("tensorflow", "a process imported TensorFlow, which is not followed yet")
+				add(estimator.CodeTensorflow, "a process imported TensorFlow, which is not followed yet")
 			}
 		case j.Exception != nil && missingPTXAS.MatchString(j.Exception.Text):
-			add("no_ptxas", j.Exception.Text)
+			add(estimator.CodeNoPtxas, j.Exception.Text)
 		case j.onCard() || otherwise:
 		case slices.Contains(j.Backends, "tpu"):
-			add("not_covered", "JAX uses a TPU")
+			add(estimator.CodeNotCovered, "JAX uses a TPU")
 		case j.Plugin == "":
-			add("cpu_only_jax", "JAX "+j.JAX+" has no plugin for CUDA beside it (pip install \"jax[cuda12]\"): on a GPU node it would run on the CPU")
+			add(estimator.CodeCPUOnlyJAX, "JAX "+j.JAX+" has no plugin for CUDA beside it (pip install \"jax[cuda12]\"): on a GPU node it would run on the CPU")
 		default:
 			if text := j.Failures["cuda"]; text != "" {
-				add("jax_without_gpu", text)
+				add(estimator.CodeJAXWithoutGPU, text)
 			}
 		}
 	}
