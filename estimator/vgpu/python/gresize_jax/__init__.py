@@ -8,11 +8,13 @@ __all__ = ["install"]
 
 
 def _import_jax(load):
+    from gresize_vgpu import report
+
     from . import watch
 
-    watch.quietly(watch.prepare)
+    report.quietly(watch.prepare)
     load()
-    watch.quietly(watch.start)
+    report.quietly(watch.start)
 
 
 def _saw_tensorflow(_):

@@ -16,10 +16,6 @@ MOST_COMPUTATIONS = 128
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 
 
-def complain():
-    shared.complain()
-
-
 def version_of(name):
     try:
         from importlib.metadata import version
@@ -136,9 +132,9 @@ def write(watch, reason, raised=None):
             "virtual": shared.library() is not None,
             "environment_kept": shared.environment_kept(),
         }
-        shared._write_file("jax-%d.json" % os.getpid(), [json.dumps(content)])
+        shared.write_file("jax-%d.json" % os.getpid(), [json.dumps(content)])
     except Exception:
-        complain()
+        shared.complain()
 
 
 def write_tensorflow():
@@ -147,6 +143,6 @@ def write_tensorflow():
         content = {"schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "reason": "tensorflow", "tensorflow": version_of("tensorflow")}
         name = "jax-%d.json" % os.getpid()
         if not os.path.exists(os.path.join(os.environ.get("GRESIZE_VGPU_REPORT_DIR", ""), name)):
-            shared._write_file(name, [json.dumps(content)])
+            shared.write_file(name, [json.dumps(content)])
     except Exception:
-        complain()
+        shared.complain()

@@ -28,8 +28,8 @@ class Watch:
     """The state of one process. Nothing that it does may reach the user's program as an exception."""
 
     def __init__(self):
-        self.wanted_steps = _number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
-        self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
+        self.wanted_steps = shared.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
+        self.seconds = shared.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.lock = threading.RLock()
@@ -113,26 +113,11 @@ class Watch:
         self.done = True
 
 
-def _number(name, fallback, kind):
-    try:
-        value = kind(os.environ[name])
-    except (KeyError, ValueError):
-        return fallback
-    return value if value > 0 else fallback
-
-
-def quietly(function, *args):
-    try:
-        function(*args)
-    except Exception:
-        report.complain()
-
-
 def _budget(watch):
     while not watch.done:
         with watch.lock:
             if not watch.done:
-                quietly(watch.look)
+                shared.quietly(watch.look)
         time.sleep(LOOKS_EVERY_SECONDS)
 
 
@@ -165,9 +150,9 @@ def start():
     import atexit
 
     watch = Watch()
-    quietly(_hook_visible)
+    shared.quietly(_hook_visible)
     for name in ("__bool__", "__index__"):
-        quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
-    atexit.register(quietly, watch.finish)
+        shared.quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
+    atexit.register(shared.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)
     threading.Thread(target=_budget, args=(watch,), name="gresize-jax", daemon=True).start()

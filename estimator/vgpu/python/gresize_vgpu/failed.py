@@ -53,6 +53,6 @@ def note(exception):
             "environment_kept": report.environment_kept(),
             "foreign": "%s is for %s" % foreign if foreign else "",
         }
-        report._write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
+        report.write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
     except Exception:
         report.complain()

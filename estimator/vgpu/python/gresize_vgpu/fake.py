@@ -195,7 +195,7 @@ class Fake:
                 "replaced": sorted(self.replaced),
                 "wall_seconds": round(time.monotonic() - self.begin, 3),
             }
-            report._write_file("fake-%d.json" % os.getpid(), [json.dumps(content)])
+            report.write_file("fake-%d.json" % os.getpid(), [json.dumps(content)])
         except Exception:
             report.complain()
 

@@ -65,14 +65,14 @@ class Layers:
 
         def enter(m, args):
             if id(m) not in self.by_id:
-                _quietly(self.add_root, m)
+                report.quietly(self.add_root, m)
 
         def leave(m, args, kwargs, output):
             row = self.by_id.get(id(m))
             if row is not None:
                 row.calls += 1
                 if row.seen != SEEN:
-                    _quietly(self._look, row, m, args, kwargs, output)
+                    report.quietly(self._look, row, m, args, kwargs, output)
 
         self.hooks = [module.register_module_forward_pre_hook(enter)]
         try:
@@ -88,7 +88,7 @@ class Layers:
         self.hooks = []
         self.compiled = True
         if isinstance(target, self.torch.nn.Module) and id(target) not in self.by_id:
-            _quietly(self.add_root, target)
+            report.quietly(self.add_root, target)
 
     # -- networks
 
@@ -201,7 +201,7 @@ class Layers:
         yield {"modules": SCHEMA, "steps": steps, "compiled": self.compiled, "left_out": self.left_out}
         for root in self.roots:
             if not root.totals:
-                _quietly(self._count, root)
+                report.quietly(self._count, root)
             whole = {"root": root.number, "calls": root.rows[0].calls, "with_grad": root.done == SEEN}
             whole["class"] = root.rows[0].facts["class"]
             whole.update(root.rows[0].shapes)
@@ -218,13 +218,6 @@ class Layers:
                     yield line
         for o in self.optimizers:
             yield o
-
-
-def _quietly(function, *args):
-    try:
-        function(*args)
-    except Exception:
-        report.complain()
 
 
 def _bytes(tensor):

@@ -226,7 +226,7 @@ class Profile:
                 "began_unix": round(self.began_unix, 3),
                 "wall_seconds": round(time.monotonic() - self.begin, 3),
             }
-            report._write_file("profile-%d.json" % os.getpid(), [json.dumps(content)])
+            report.write_file("profile-%d.json" % os.getpid(), [json.dumps(content)])
         except Exception:
             report.complain()
 
@@ -252,14 +252,6 @@ def _end_children():
         child.kill()
 
 
-def _quietly(function, *args):
-    try:
-        return function(*args)
-    except Exception:
-        report.complain()
-        return None
-
-
 def _hook_optimizers(profile, torch):
     optimizer_class = torch.optim.Optimizer
     original_init = optimizer_class.__init__
@@ -267,8 +259,8 @@ def _hook_optimizers(profile, torch):
     @functools.wraps(original_init)
     def init(self, *args, **kwargs):
         original_init(self, *args, **kwargs)
-        _quietly(_wrap_step, profile, type(self))
-        _quietly(profile.on_optimizer, self)
+        report.quietly(_wrap_step, profile, type(self))
+        report.quietly(profile.on_optimizer, self)
 
     optimizer_class.__init__ = init
     if profile.recording == WHOLE:
@@ -302,7 +294,7 @@ def _wrap_step(profile, cls):
             result = original(self, *args, **kwargs)
         finally:
             profile.state.local.stepping = False
-        _quietly(profile.on_step, self)
+        report.quietly(profile.on_step, self)
         return result
 
     step._gresize = True
@@ -333,8 +325,8 @@ def _budget(profile):
 def start(torch):
     """Called once torch has been imported."""
     profile = Profile(torch)
-    atexit.register(_quietly, profile.finish)
-    _quietly(_hook_optimizers, profile, torch)
-    _quietly(_hook_backward, profile, torch)
-    _quietly(profile.write, "running")
+    atexit.register(report.quietly, profile.finish)
+    report.quietly(_hook_optimizers, profile, torch)
+    report.quietly(_hook_backward, profile, torch)
+    report.quietly(profile.write, "running")
     threading.Thread(target=_budget, args=(profile,), name="gresize-budget", daemon=True).start()

@@ -23,6 +23,23 @@ def complain():
         traceback.print_exc(file=sys.stderr)
 
 
+def quietly(function, *args):
+    """Calls what must not reach the program as an exception."""
+    try:
+        function(*args)
+    except Exception:
+        complain()
+
+
+def number(name, fallback, kind):
+    """A setting of the run: what an environment variable has, where that is a number above zero."""
+    try:
+        value = kind(os.environ[name])
+    except (KeyError, ValueError):
+        return fallback
+    return value if value > 0 else fallback
+
+
 def library():
     """The native layer that is already in this process; None when no library was replaced."""
     global _native
@@ -231,7 +248,7 @@ def _exception(torch, value):
     }
 
 
-def _write_file(name, chunks):
+def write_file(name, chunks):
     directory = os.environ.get("GRESIZE_VGPU_REPORT_DIR")
     if not directory:
         return
@@ -311,7 +328,7 @@ def write(watch, reason, exception=None, initializing=False):
             "environment_kept": environment_kept(),
             "wall_seconds": round(time.monotonic() - watch.begin, 3),
         }
-        _write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
+        write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
     except Exception:
         complain()
 
@@ -325,6 +342,6 @@ def write_lines(name, lines):
     """Write a list of values, one a line, which only some answers need: without it the report stands."""
     try:
         compact = json.JSONEncoder(separators=(",", ":")).encode
-        _write_file("%s-%d.jsonl" % (name, os.getpid()), (compact(line) + "\n" for line in lines))
+        write_file("%s-%d.jsonl" % (name, os.getpid()), (compact(line) + "\n" for line in lines))
     except Exception:
         complain()

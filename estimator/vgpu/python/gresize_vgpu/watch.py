@@ -26,21 +26,13 @@ LEAST_LEFT_BYTES = 1 << 20
 BACKWARD_FACTOR = 4
 
 
-def _number(name, fallback, kind):
-    try:
-        value = kind(os.environ[name])
-    except (KeyError, ValueError):
-        return fallback
-    return value if value > 0 else fallback
-
-
 class Watch:
     """The state of one process. Hooks call it; nothing that it does may reach the user's program as an exception."""
 
     def __init__(self, torch):
         self.torch = torch
-        self.wanted_steps = _number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
-        self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
+        self.wanted_steps = report.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
+        self.seconds = report.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.steps = 0
@@ -166,13 +158,13 @@ class Watch:
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
             if self.ledger is not None:
-                _quietly(self.ledger.mark, "optimizer_end")
+                report.quietly(self.ledger.mark, "optimizer_end")
                 if not self.lapse.active or count <= OBSERVED_STEPS:
-                    _quietly(self.ledger.observe, self.optimizers)
+                    report.quietly(self.ledger.observe, self.optimizers)
                 if self.lapse.active:
-                    _quietly(self.ledger.mark, "step", self.loops.steps)
+                    report.quietly(self.ledger.mark, "step", self.loops.steps)
             if count == 1 and self.layers is not None:
-                _quietly(self.layers.on_first_step, optimizer)
+                report.quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
                 return
             self.steps = count
@@ -182,10 +174,10 @@ class Watch:
         if self.done or self.lapse.active:
             return
         if self.ledger is not None:
-            _quietly(self.ledger.mark, "step", number)
+            report.quietly(self.ledger.mark, "step", number)
         self.phases.step()
         if self.operators is not None:
-            _quietly(self.operators.on_step, number)
+            report.quietly(self.operators.on_step, number)
         self.looking(self._observe, sys._getframe())
         allocated, reserved = self.peaks()
         self.steadiness.step(*self.now)
@@ -218,7 +210,7 @@ class Watch:
         self.peak_of_training = allocated
         self.idle_at_first = [weakref.ref(o) for o in self._idle()]
         report.write(self, "stopped")
-        _quietly(self._write_lists)
+        report.quietly(self._write_lists)
         self.phases.go_on(self.lapse, self.loops)
         self.keep_time()
 
@@ -303,7 +295,7 @@ class Watch:
                     self._write_lists()
                 report.flush_streams()
                 self.saves.clean()
-                _quietly(ranks.leave)
+                report.quietly(ranks.leave)
                 self._end_children()
             finally:
                 os._exit(0)
@@ -439,11 +431,11 @@ def _hook_backward(watch, torch):
     @functools.wraps(original)
     def backward(*args, **kwargs):
         if watch.ledger is not None:
-            _quietly(watch.ledger.mark, "backward")
+            report.quietly(watch.ledger.mark, "backward")
         result = original(*args, **kwargs)
         if watch.ledger is not None:
-            _quietly(watch.ledger.mark, "backward_end")
-        _quietly(watch.on_backward)
+            report.quietly(watch.ledger.mark, "backward_end")
+        report.quietly(watch.on_backward)
         return result
 
     torch.autograd.backward = backward
@@ -465,10 +457,10 @@ def _hook_optimizers(watch, torch):
     module = sys.modules.get("torch.optim.optimizer")
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is not None:
-        register(lambda optimizer, args, kwargs: _quietly(watch.on_optimizer_step, optimizer))
+        register(lambda optimizer, args, kwargs: report.quietly(watch.on_optimizer_step, optimizer))
     before = getattr(module, "register_optimizer_step_pre_hook", None)
     if before is not None and watch.ledger is not None:
-        before(lambda optimizer, args, kwargs: _quietly(watch.ledger.mark, "optimizer"))
+        before(lambda optimizer, args, kwargs: report.quietly(watch.ledger.mark, "optimizer"))
 
 
 def _hook_scaler(watch, torch):
@@ -494,17 +486,10 @@ def _hook_resets(watch, torch):
             continue
 
         def reset(*args, _original=original):
-            _quietly(watch.peaks)
+            report.quietly(watch.peaks)
             return _original(*args)
 
         setattr(torch._C, name, reset)
-
-
-def _quietly(function, *args):
-    try:
-        function(*args)
-    except Exception:
-        report.complain()
 
 
 def start(torch):
@@ -517,41 +502,41 @@ def start(torch):
         return
     import atexit
 
-    atexit.register(_quietly, watch.finish)
-    _quietly(afterwards.hook_exit)
-    _quietly(_hook_backward, watch, torch)
-    _quietly(_hook_optimizers, watch, torch)
-    _quietly(_hook_scaler, watch, torch)
-    _quietly(_hook_resets, watch, torch)
-    _quietly(releases.hook_memory_fraction, torch)
+    atexit.register(report.quietly, watch.finish)
+    report.quietly(afterwards.hook_exit)
+    report.quietly(_hook_backward, watch, torch)
+    report.quietly(_hook_optimizers, watch, torch)
+    report.quietly(_hook_scaler, watch, torch)
+    report.quietly(_hook_resets, watch, torch)
+    report.quietly(releases.hook_memory_fraction, torch)
     if watch.calls.shadow.policy.side != policy.OFF:
-        _quietly(watch.calls.install)
-    _quietly(watch.flights.hook, torch, watch.calls)
-    _quietly(values.hook_tensors, torch, watch.calls)
-    _quietly(watch.saves.hook, torch)
+        report.quietly(watch.calls.install)
+    report.quietly(watch.flights.hook, torch, watch.calls)
+    report.quietly(values.hook_tensors, torch, watch.calls)
+    report.quietly(watch.saves.hook, torch)
     # A compiler traces PyTorch's own functions; what follows values steps aside for it.
-    _quietly(compilation.when_traced, torch, watch.calls)
-    _quietly(compilation.before, torch, watch.passed.compiled)
-    _quietly(compilation.before, torch, watch.loops.retire)
-    _quietly(compilation.before_scripts, torch, watch.loops.retire)
-    _quietly(watch.loaders.hook)
-    _quietly(watch.phases.hook, torch)
-    _quietly(tuning.watch_imports)
+    report.quietly(compilation.when_traced, torch, watch.calls)
+    report.quietly(compilation.before, torch, watch.passed.compiled)
+    report.quietly(compilation.before, torch, watch.loops.retire)
+    report.quietly(compilation.before_scripts, torch, watch.loops.retire)
+    report.quietly(watch.loaders.hook)
+    report.quietly(watch.phases.hook, torch)
+    report.quietly(tuning.watch_imports)
     if watch.ledger is not None:
-        _quietly(torch.cuda._lazy_call, lambda: _quietly(watch.ledger.begin))
-        _quietly(watch.ledger.hook_modules)
+        report.quietly(torch.cuda._lazy_call, lambda: report.quietly(watch.ledger.begin))
+        report.quietly(watch.ledger.hook_modules)
     if watch.layers is not None:
-        _quietly(watch.layers.hook)
+        report.quietly(watch.layers.hook)
     if watch.operators is not None:
-        _quietly(compilation.before, torch, watch.operators.retire)
+        report.quietly(compilation.before, torch, watch.operators.retire)
     for module in loops.PASSES_ON:
-        _quietly(after_import, module, lambda found: watch.looking(watch.loops.arm_module, vars(found)))
-    _quietly(ranks.hook_distributed, torch, watch)
-    _quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
-    _quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
+        report.quietly(after_import, module, lambda found: watch.looking(watch.loops.arm_module, vars(found)))
+    report.quietly(ranks.hook_distributed, torch, watch)
+    report.quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
+    report.quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
     # What is run before the card is used takes nothing of it; imports of libraries are long, and not followed.
-    _quietly(torch.cuda._lazy_call, lambda: watch.looking(watch.passed.watch, sys._getframe()))
+    report.quietly(torch.cuda._lazy_call, lambda: watch.looking(watch.passed.watch, sys._getframe()))
     # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
-    _quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
+    report.quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)
     watch.keep_time()
