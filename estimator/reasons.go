@@ -43,6 +43,7 @@ const (
 	CodeWorkspaceBounded    = "workspace_bounded"
 	CodeKernelsChosen       = "kernels_chosen"
 	CodeNoSandbox           = "no_sandbox"
+	CodeSandboxEnded        = "sandbox_ended"
 	CodeOutOfMemory         = "out_of_memory"
 	CodeNearCapacity        = "near_capacity"
 	CodeOutOfDisk           = "out_of_disk"
@@ -109,6 +110,7 @@ var meanings = map[string]meaning{
 	CodeWorkspaceBounded:    {text: "sizes of library workspaces are a model and not the library's own answer"},
 	CodeKernelsChosen:       {text: "kernels are chosen by times that only a real GPU would measure"},
 	CodeNoSandbox:           {text: "there is no sandbox on this machine", hint: "--no-sandbox runs the command as it is", ours: true},
+	CodeSandboxEnded:        {text: "the sandbox itself ended while the command ran", ours: true},
 	CodeOutOfMemory:         {text: "the card was full"},
 	CodeNearCapacity:        {text: "the card was full once and PyTorch gave back what it had cached: it may run, slowly"},
 	CodeOutOfDisk:           {text: "the command writes more than the sandbox lets it", ours: true},

@@ -324,7 +324,7 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 // ran notes whether the probe that brought an estimate had a sandbox, and a bundle that can be read.
 func (m *Manager) ran(l *life) {
 	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool {
-		return r.Code == estimator.CodeNoSandbox || r.Code == estimator.CodeReaderEnded
+		return r.Code == estimator.CodeNoSandbox || r.Code == estimator.CodeSandboxEnded || r.Code == estimator.CodeReaderEnded
 	}); i >= 0 {
 		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, l.estimate.Reasons[i].Words(), time.Now())
 		return

@@ -191,6 +191,9 @@ func (r *run) explain(o trace.Outcome, reports Reports) (estimator.Reason, bool)
 		if code, ok := boundReasons[r.exit.Bound]; ok {
 			return reason(code, "the sandbox ended the command: it is in the notes what it took"), true
 		}
+		if r.exit.Failed != "" {
+			return reason(estimator.CodeSandboxEnded, "its first process ended: "+r.exit.Failed), true
+		}
 		what := "spent its budget of " + r.options.Budget.String()
 		if r.cancelled {
 			what = "was interrupted"

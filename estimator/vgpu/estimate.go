@@ -110,7 +110,7 @@ var limits = map[string]estimator.Confidence{
 	estimator.CodeStubMissing: estimator.Unknown, estimator.CodeOtherArchitecture: estimator.Unknown, estimator.CodeEnvironmentReplaced: estimator.Unknown, estimator.CodePythonLayerMissing: estimator.Unknown,
 	estimator.CodeAddressSpace: estimator.Unknown, estimator.CodeNoCUDACompiler: estimator.Unknown, estimator.CodeSymbolMissing: estimator.Low, estimator.CodeOutOfDisk: estimator.Low, estimator.CodeOutOfHostMemory: estimator.Low,
 	estimator.CodeCPUOnlyJAX: estimator.Unknown, estimator.CodeJAXWithoutGPU: estimator.Unknown, estimator.CodeNoPtxas: estimator.Unknown, estimator.CodeTensorflow: estimator.Unknown,
-	estimator.CodeTooManyProcesses: estimator.Low, estimator.CodeReportLost: estimator.Low, estimator.CodeResourceLimit: estimator.Low, estimator.CodeCrashedOnVirtual: estimator.Low,
+	estimator.CodeTooManyProcesses: estimator.Low, estimator.CodeSandboxEnded: estimator.Low, estimator.CodeReportLost: estimator.Low, estimator.CodeResourceLimit: estimator.Low, estimator.CodeCrashedOnVirtual: estimator.Low,
 }
 
 // judgeReasons looks at what the runner and the reports found; what is found from here on brings its own limit.

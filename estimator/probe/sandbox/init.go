@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -21,6 +23,9 @@ const memoryStep = 16 << 20
 
 // ownThreads is the room that the first process keeps for its own threads.
 const ownThreads = 64
+
+// startedThreads is how many it has from the beginning: those of Go's scheduler, and one for each call of the kernel that it may be in at a time.
+const startedThreads = 24
 
 // machineInterval is how often it is looked at what the machine has left.
 const machineInterval = 50 * time.Millisecond
@@ -61,6 +66,7 @@ func initMain() int {
 	if err := limitTasks(elsewhere + tasksPerProcess*cfg.Policy.Processes + ownThreads); err != nil {
 		return report(step("limit the number of processes", err))
 	}
+	startThreads()
 	pid, err := spawn(cfg)
 	keepThreads(pid)
 	if err != nil {
@@ -93,6 +99,25 @@ func initMain() int {
 	}
 	_ = send(m, nil)
 	return 0
+}
+
+// startThreads starts the threads that this process may come to need, while there is room: a command that has taken the last place of the namespace (kernel.pid_max
+// there holds for this process, too) would end it, since Go aborts when it cannot start one. An idle thread stays, and Go takes it before it starts another.
+func startThreads() {
+	var all, ready sync.WaitGroup
+	begin := make(chan struct{})
+	for range startedThreads {
+		ready.Add(1)
+		all.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-begin
+		})
+	}
+	ready.Wait()
+	close(begin)
+	all.Wait()
 }
 
 // watched lists the processes to measure, and ends everything when they are too many.

@@ -22,6 +22,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -131,6 +132,8 @@ type Exit struct {
 	Bound Bound
 	// TooLarge names the first file that the command would have changed and that could not be copied for it.
 	TooLarge string
+	// Failed is how the sandbox's own process ended, where neither the end of the command, nor a bound, nor the caller ended it.
+	Failed string
 	// Missing is the directory for which the command was ended, at the word of Spec.Restart.
 	Missing string
 	// HostPeakBytes is the most that all processes together would have needed on a node with the GPU, see hostmem.Use.
@@ -197,6 +200,9 @@ type Process struct {
 	byHelper bool
 	// refusedBefore is how often the group of processes had refused one more when the command began.
 	refusedBefore int64
+
+	// ended says that the caller or the context has ended the command.
+	ended atomic.Bool
 
 	mu      sync.Mutex
 	exit    Exit
@@ -363,6 +369,10 @@ func (p *Process) startStage(ctx context.Context, by string, input *os.File, out
 		}
 		cmd.Stdout, cmd.Stderr = output, output
 		cmd.ExtraFiles = []*os.File{configFile, control} // become 3 and 4
+		cmd.Cancel = func() error {
+			p.ended.Store(true)
+			return cmd.Process.Kill()
+		}
 		cmd.WaitDelay = 2 * time.Second
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | namespaces,
@@ -480,19 +490,18 @@ func (p *Process) noteTooLarge(what string) {
 // Wait waits for the end of the command and of everything that it started.
 // Reports can be read until Close.
 func (p *Process) Wait() Exit {
-	err := <-p.waited
+	<-p.waited
 	<-p.drained
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.exited {
 		p.exit.Killed = true
 		p.exit.Code, p.exit.Signal = 128+int(syscall.SIGKILL), int(syscall.SIGKILL)
-		var status *exec.ExitError
-		if errors.As(err, &status) && status.Exited() && p.exit.Bound == "" {
-			p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the sandbox itself ended with status %d", status.ExitCode()))
+		if !p.ended.Load() && p.exit.Bound == "" {
+			p.exit.Failed = p.cmd.ProcessState.String()
 		}
 	}
-	if refused := forksRefused() - p.refusedBefore; p.exited && p.exit.Code != 0 && p.exit.Bound == "" && refused > 0 {
+	if refused := forksRefused() - p.refusedBefore; p.exit.Code != 0 && p.exit.Bound == "" && refused > 0 {
 		p.exit.Killed, p.exit.Bound = true, BoundProcesses
 		p.exit.Notes = append(p.exit.Notes, fmt.Sprintf("the group of processes of this job or session (cgroup) refused %d times to let one more start, for its pids.max: the command failed", refused))
 	}
@@ -500,7 +509,10 @@ func (p *Process) Wait() Exit {
 }
 
 // Kill ends everything inside at once.
-func (p *Process) Kill() { _ = p.cmd.Process.Kill() }
+func (p *Process) Kill() {
+	p.ended.Store(true)
+	_ = p.cmd.Process.Kill()
+}
 
 // ReportPath is ReportDir seen from outside, readable while the command runs
 // and until Close. Its content was written by the command: a stranger's.

@@ -368,10 +368,25 @@ func TestCancelKillsAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if exit := p.Wait(); !exit.Killed || time.Since(start) > 5*time.Second {
+	if exit := p.Wait(); !exit.Killed || exit.Failed != "" || time.Since(start) > 5*time.Second {
 		t.Errorf("%+v after %v", exit, time.Since(start))
 	}
 	assertGone(t, marker)
+}
+
+// TestAnEndOfItsOwnIsSaid: a first process that somebody else kills has not spent its time.
+func TestAnEndOfItsOwnIsSaid(t *testing.T) {
+	p, err := Start(t.Context(), Spec{Argv: []string{"/bin/sleep", "300"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Dir: "/"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if exit := p.Wait(); !exit.Killed || exit.Failed != "signal: killed" {
+		t.Errorf("%+v", exit)
+	}
 }
 
 // assertGone looks for a process that carries the marker in its arguments.
