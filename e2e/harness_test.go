@@ -117,10 +117,15 @@ func (s *fakeSite) in(t *testing.T) *fakeSite {
 	return &other
 }
 
+// patience bounds a wait of a test that is not about time: it ends as soon as what it waits for is there, however slow the machine is.
+const patience = 2 * time.Minute
+
 // fakeAnswer is what a probe does; see fakeprobe.
 type fakeAnswer struct {
 	DelaySeconds float64 `json:"delay_seconds"`
-	Die          bool    `json:"die"`
+	// Until is the name that the test tells before the probe goes on.
+	Until string `json:"until"`
+	Die   bool   `json:"die"`
 	// Bundles are by the GPU on which the job is tried.
 	Bundles map[string][]byte `json:"bundles"`
 	// Reads are the files that the run is said to have read.
@@ -133,6 +138,12 @@ func (s *fakeSite) answer(a fakeAnswer) {
 	data, err := json.Marshal(a)
 	must(s.t, err)
 	must(s.t, os.WriteFile(filepath.Join(s.Cluster.Dir(), "share", "libexec", "answer"), data, 0o644))
+}
+
+// tell lets the probes go on that wait for a name.
+func (s *fakeSite) tell(name string) {
+	s.t.Helper()
+	must(s.t, os.WriteFile(filepath.Join(s.Cluster.Dir(), "share", "libexec", name), nil, 0o644))
 }
 
 // restart kills the daemon and starts it with a failpoint (PLACE, or N*PLACE for the N-th time that it is reached), or without one when it is empty.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
@@ -19,12 +20,15 @@ import (
 	"github.com/gresize/gresize/slurm/minicluster"
 )
 
+// longHold is the longest, so that a slow machine is not why a hold ends. It is more than patience: a job that begins in time did not begin because its hold was over.
+const longHold = config.MaxHold
+
 // TestLife is what can become of a job in enforce mode while the daemon is well.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	s := newFakeSite(t, "enforce", time.Minute)
+	s := newFakeSite(t, "enforce", longHold)
 	fits := says(t, 7, estimator.Exact)
-	slow := fakeAnswer{Bundles: fits.Bundles, DelaySeconds: 30}
+	silent := fakeAnswer{Bundles: fits.Bundles, Until: "asked-to-go-on"}
 	// The same script takes more on the small card: other kernels, other workspaces.
 	otherThere := says(t, 7, estimator.Exact)
 	otherThere.Bundles["rtx3060"] = bundleFor(t, "rtx3060", 11, estimator.Exact)
@@ -57,8 +61,8 @@ func TestLife(t *testing.T) {
 			s := s.in(t)
 			s.answer(c.probe)
 			id := s.submit(c.args...)
-			job := s.completed(id, 60*time.Second)
-			story := s.finished(id, 20*time.Second)
+			job := s.completed(id, patience)
+			story := s.finished(id, patience)
 			if story.Job.State != c.last || len(story.Decisions) != 1 || story.Decisions[0].Code != c.code {
 				t.Errorf("the story is %q with decisions %+v, want it to end as %s with %s", states(story), story.Decisions, c.last, c.code)
 			}
@@ -71,7 +75,7 @@ func TestLife(t *testing.T) {
 
 	t.Run("the owner lifts the hold", func(t *testing.T) {
 		s := s.in(t)
-		s.answer(slow)
+		s.answer(silent)
 		id := s.submit(tooLarge...)
 		s.waitState(id, jobs.StateProbing)
 		_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "scontrol", "update", "JobId="+id, "StartTime=now")
@@ -81,12 +85,12 @@ func TestLife(t *testing.T) {
 
 	t.Run("the owner changes the request", func(t *testing.T) {
 		s := s.in(t)
-		s.answer(slow)
+		s.answer(silent)
 		id := s.submit(tooLarge...)
 		s.waitState(id, jobs.StateProbing)
 		_, err := s.Cluster.Run(t.Context(), minicluster.DefaultUser, "scontrol", "update", "JobId="+id, "Features=a100")
 		must(t, err)
-		story := s.finished(id, 20*time.Second)
+		story := s.finished(id, patience)
 		if last := story.Events[len(story.Events)-1]; last.State != jobs.StateAbandoned || last.Code != "owner_changed_job" {
 			t.Errorf("the story ends as %s %s", last.State, last.Code)
 		}
@@ -95,16 +99,16 @@ func TestLife(t *testing.T) {
 
 	t.Run("the owner cancels the job", func(t *testing.T) {
 		s := s.in(t)
-		s.answer(slow)
+		s.answer(silent)
 		id := s.submit(tooLarge...)
 		story := s.waitState(id, jobs.StateProbing)
 		must(t, s.cancel(id))
-		story = s.finished(id, 20*time.Second)
+		story = s.finished(id, patience)
 		if last := story.Events[len(story.Events)-1]; last.State != jobs.StateAbandoned || last.Code != "job_ended" {
 			t.Errorf("the story ends as %s %s", last.State, last.Code)
 		}
 		// Nobody waits for its probe any more.
-		waitUntil(t, 10*time.Second, "the probe to be cancelled", func() bool {
+		waitUntil(t, patience, "the probe to be cancelled", func() bool {
 			out, err := s.Cluster.Run(t.Context(), "root", "squeue", "--noheader", "--name="+story.Probes[0].Name)
 			return err == nil && strings.TrimSpace(out) == ""
 		})
@@ -112,14 +116,16 @@ func TestLife(t *testing.T) {
 
 	t.Run("slurmctld restarts during the hold", func(t *testing.T) {
 		s := s.in(t)
-		s.answer(fakeAnswer{Bundles: fits.Bundles, DelaySeconds: 6})
+		s.answer(silent)
 		id := s.submit(tooLarge...)
-		waitUntil(t, 10*time.Second, "the probe to be submitted", func() bool {
+		waitUntil(t, patience, "the probe to be submitted", func() bool {
 			story, err := s.story(id)
 			return err == nil && s.probesOf(story) > 0
 		})
 		must(t, s.Cluster.RestartController(t.Context()))
-		if job := s.completed(id, 60*time.Second); job["NodeList"] != "gpu1" {
+		s.answer(fits)
+		s.tell(silent.Until)
+		if job := s.completed(id, patience); job["NodeList"] != "gpu1" {
 			t.Errorf("the job ran on %s, want gpu1", job["NodeList"])
 		}
 	})
@@ -132,23 +138,32 @@ func TestLife(t *testing.T) {
 		must(t, s.StartDaemon(t.Context()))
 		id := s.submit(tooLarge...)
 		stat := fmt.Sprintf("/proc/%d/stat", s.DaemonPID())
-		waitUntil(t, 20*time.Second, "the daemon to stop before it asks for the probe", func() bool {
+		waitUntil(t, patience, "the daemon to stop before it asks for the probe", func() bool {
 			text, err := os.ReadFile(stat)
 			return err == nil && strings.Contains(string(text), ") T ")
 		})
-		time.Sleep(7 * time.Second) // slurmctld writes its state down every five: a job that it lost is not what is tried here
+		story, err := s.story(id)
+		must(t, err)
+		// A job that slurmctld loses is not what is tried here.
+		waitUntil(t, patience, "slurmctld to write the job down", func() bool {
+			saved, err := os.ReadFile(filepath.Join(s.Cluster.Dir(), "state", "job_state"))
+			return err == nil && strings.Contains(string(saved), story.Job.Token)
+		})
+		before, err := s.DaemonLog()
+		must(t, err)
 		must(t, syscall.Kill(s.Cluster.ControllerPID(), syscall.SIGSTOP))
 		must(t, syscall.Kill(s.DaemonPID(), syscall.SIGCONT))
-		waitUntil(t, 20*time.Second, "sbatch to be there", func() bool { return s.runs("sbatch") })
-		time.Sleep(2 * time.Second) // it has sent its request, and waits for the answer
+		waitUntil(t, patience, "slurmctld to have the request of sbatch", func() bool {
+			return slices.ContainsFunc(s.running("sbatch"), func(pid string) bool { return hasAsked(t, pid) })
+		})
 		must(t, s.Cluster.KillController())
-		waitUntil(t, 40*time.Second, "the refusal", func() bool {
+		waitUntil(t, patience, "the refusal", func() bool {
 			text, err := s.DaemonLog()
-			return err == nil && strings.Contains(text, "probe refused, asked for once more")
+			return err == nil && strings.Contains(text[len(before):], "probe refused, asked for once more")
 		})
 		must(t, s.Cluster.StartController())
-		job := s.completed(id, s.hold+20*time.Second)
-		story := s.finished(id, 20*time.Second)
+		job := s.completed(id, patience)
+		story = s.finished(id, patience)
 		if story.Job.State != jobs.StateVerified || job["NodeList"] != "gpu1" || len(story.Probes) != 3 {
 			t.Errorf("the story is %q with %+v and %d probes, and the job ran on %s", states(story), story.Decisions, len(story.Probes), job["NodeList"])
 		}
@@ -181,16 +196,16 @@ func TestLife(t *testing.T) {
 // TestShadow does everything but change, hold or delay the job.
 func TestShadow(t *testing.T) {
 	t.Parallel()
-	s := newFakeSite(t, "shadow", time.Minute)
+	s := newFakeSite(t, "shadow", longHold)
 	s.answer(says(t, 7, estimator.Exact))
 	submitted := time.Now()
 	id := s.submit(tooLarge...)
-	job := s.completed(id, 15*time.Second)
+	job := s.completed(id, patience)
 	if job["NodeList"] != "gpu2" || job["Features"] != "gpu80g" {
 		t.Errorf("the job ran on %s asking for %s, want gpu2 and gpu80g", job["NodeList"], job["Features"])
 	}
 	t.Logf("completed %s after the submission", time.Since(submitted).Round(100*time.Millisecond))
-	story := s.finished(id, 20*time.Second)
+	story := s.finished(id, patience)
 	if story.Job.State != jobs.StateShadowed || len(story.Decisions) != 1 || story.Decisions[0].Verdict != decision.Rewrite {
 		t.Errorf("the story is %q with %+v", states(story), story.Decisions)
 	}
@@ -199,14 +214,14 @@ func TestShadow(t *testing.T) {
 // TestNoLauncher: without gresize-launch the job runs as asked, at once and with a row.
 func TestNoLauncher(t *testing.T) {
 	t.Parallel()
-	s := newFakeSite(t, "enforce", time.Minute)
+	s := newFakeSite(t, "enforce", longHold)
 	must(t, os.Remove(filepath.Join(filepath.Dir(s.ConfigPath()), "..", "run-root", "launch.sock")))
 	submitted := time.Now()
 	id := s.submit(tooLarge...)
-	if job := s.completed(id, 20*time.Second); job["NodeList"] != "gpu2" {
+	if job := s.completed(id, patience); job["NodeList"] != "gpu2" {
 		t.Errorf("the job ran on %s, want gpu2", job["NodeList"])
 	}
-	story := s.finished(id, 20*time.Second)
+	story := s.finished(id, patience)
 	if story.Job.State != jobs.StateReleased || story.Decisions[0].Code != "probe_refused" {
 		t.Errorf("the story is %q with %+v", states(story), story.Decisions)
 	}
@@ -217,7 +232,7 @@ func TestNoLauncher(t *testing.T) {
 func (s *fakeSite) waitState(id, state string) decisionlog.Story {
 	s.t.Helper()
 	var story decisionlog.Story
-	waitUntil(s.t, 20*time.Second, "job "+id+" to be "+state, func() bool {
+	waitUntil(s.t, patience, "job "+id+" to be "+state, func() bool {
 		var err error
 		story, err = s.story(id)
 		return err == nil && strings.Contains(" "+states(story)+" ", " "+state+" ")
@@ -228,11 +243,11 @@ func (s *fakeSite) waitState(id, state string) decisionlog.Story {
 // left checks that a job was abandoned for the reason and ran as asked.
 func (s *fakeSite) left(id, code, node string) {
 	s.t.Helper()
-	story := s.finished(id, 20*time.Second)
+	story := s.finished(id, patience)
 	if last := story.Events[len(story.Events)-1]; last.State != jobs.StateAbandoned || last.Code != code {
 		s.t.Errorf("the story ends as %s %s, want abandoned %s", last.State, last.Code, code)
 	}
-	if job := s.completed(id, 30*time.Second); job["NodeList"] != node {
+	if job := s.completed(id, patience); job["NodeList"] != node {
 		s.t.Errorf("the job ran on %s, want %s", job["NodeList"], node)
 	}
 }
@@ -242,16 +257,56 @@ func (s *fakeSite) cancel(id string) error {
 	return err
 }
 
-// runs says whether a program of this name runs with the configuration of this cluster.
-func (s *fakeSite) runs(name string) bool {
+// running are the processes of this name with the configuration of this cluster.
+func (s *fakeSite) running(name string) []string {
 	found, err := filepath.Glob("/proc/[0-9]*/comm")
 	must(s.t, err)
-	return slices.ContainsFunc(found, func(path string) bool {
+	var pids []string
+	for _, path := range found {
 		comm, err := os.ReadFile(path)
 		if err != nil || strings.TrimSpace(string(comm)) != name {
-			return false // it is another one, or has ended
+			continue // it is another one, or has ended
 		}
-		env, err := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
-		return err == nil && strings.Contains(string(env), "SLURM_CONF="+s.Cluster.Conf())
-	})
+		dir := filepath.Dir(path)
+		if env, err := os.ReadFile(filepath.Join(dir, "environ")); err == nil && strings.Contains(string(env), "SLURM_CONF="+s.Cluster.Conf()) {
+			pids = append(pids, filepath.Base(dir))
+		}
+	}
+	return pids
+}
+
+// hasAsked says whether a process has a connection at whose other end something lies that was not read yet.
+func hasAsked(t *testing.T, pid string) bool {
+	t.Helper()
+	open, err := filepath.Glob(filepath.Join("/proc", pid, "fd/*"))
+	must(t, err)
+	inodes := map[string]bool{}
+	for _, fd := range open {
+		if target, err := os.Readlink(fd); err == nil {
+			inodes[strings.TrimSuffix(strings.TrimPrefix(target, "socket:["), "]")] = true
+		}
+	}
+	table, err := os.ReadFile(filepath.Join("/proc", pid, "net/tcp"))
+	if err != nil {
+		return false // it has ended
+	}
+	// A line is: number, local and remote address, state, bytes to send and to read, …, and as the tenth word the inode.
+	own := map[string]bool{}
+	unread := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		words := strings.Fields(line)
+		if len(words) < 10 || words[3] != "01" {
+			continue
+		}
+		if inodes[words[9]] {
+			own[words[1]] = true
+		}
+		unread[words[2]] = unread[words[2]] || !strings.HasSuffix(words[4], ":00000000")
+	}
+	for address := range own {
+		if unread[address] {
+			return true
+		}
+	}
+	return false
 }

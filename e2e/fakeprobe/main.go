@@ -21,6 +21,8 @@ import (
 type answer struct {
 	// DelaySeconds pass before the report.
 	DelaySeconds float64 `json:"delay_seconds"`
+	// Until, when not empty, is a file beside the program that must be there before the report.
+	Until string `json:"until"`
 	// Die ends the probe without a report.
 	Die bool `json:"die"`
 	// Bundles are what is sent, by the GPU on which the job is to be tried.
@@ -82,6 +84,12 @@ func run() error {
 		}
 	}
 	time.Sleep(time.Duration(a.DelaySeconds * float64(time.Second)))
+	for a.Until != "" {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(executable), a.Until)); err == nil {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 	if a.Die {
 		return fmt.Errorf("told to die")
 	}
