@@ -19,16 +19,22 @@ mount --bind "$dir" "$root/tmp"
 exec chroot "$root" "$@"
 `
 
-// TestSlurmCheck asks `gresize slurm check` of each release about the plugin of each: it takes its own and refuses the others.
-func TestSlurmCheck(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	must(t, os.Chmod(dir, 0o755))
+// buildGresize puts the command-line tool into a folder, for the root of any Debian.
+func buildGresize(t *testing.T, dir string) {
+	t.Helper()
 	build := exec.Command("go", "build", "-tags", "osusergo netgo", "-ldflags", "-extldflags=-static", "-o", filepath.Join(dir, "gresize"), "./cmd/gresize")
 	build.Dir = ".."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+}
+
+// TestSlurmCheck asks `gresize slurm check` of each release about the plugin of each: it takes its own and refuses the others.
+func TestSlurmCheck(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o755))
+	buildGresize(t, dir)
 	var here []string
 	for _, release := range minicluster.KnownReleases() {
 		t.Run("plugin "+release, func(t *testing.T) {
@@ -51,6 +57,47 @@ func TestSlurmCheck(t *testing.T) {
 					t.Errorf("the plugin for %s: %v\n%s", plugin, err, out)
 				}
 			}
+		})
+	}
+}
+
+// TestSlurmCheckOfRunningDaemons asks it beside the slurmctld, slurmdbd and slurmds of each release, with the slurm.conf and the plugin that they have: all that it looks at is well. While
+// slurmctld is away it says what it could not try, and that is no refusal.
+func TestSlurmCheckOfRunningDaemons(t *testing.T) {
+	t.Parallel()
+	tool := t.TempDir()
+	buildGresize(t, tool)
+	for _, name := range minicluster.Releases() {
+		t.Run(name, func(t *testing.T) {
+			options := minicluster.Default()
+			options.Root, options.Accounting = minicluster.RootForTest(t, name), true
+			plugin := t.TempDir()
+			if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin, minicluster.IncludeArgument(options.Root)).CombinedOutput(); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			options.Plugin = filepath.Join(plugin, "job_submit_gresize.so")
+			c := minicluster.ForTest(t, options)
+			program, err := c.Install(filepath.Join(tool, "gresize"))
+			must(t, err)
+			says := func(wanted ...string) {
+				t.Helper()
+				out, err := c.Run(t.Context(), "root", program, "slurm", "check", c.PluginPath())
+				if err != nil {
+					t.Errorf("%v\n%s", err, out)
+				}
+				for _, want := range wanted {
+					if !strings.Contains(out, want) {
+						t.Errorf("it does not say %q:\n%s", want, out)
+					}
+				}
+				if strings.Contains(wanted[0], "squeue prints") && strings.Contains(out, "note") {
+					t.Errorf("something is not well:\n%s", out)
+				}
+				t.Logf("%s", out)
+			}
+			says("squeue prints all that gresized reads", "sacct knows all that gresized asks it for", "is of the same release", "names gresize, as the last")
+			must(t, c.KillController())
+			says("no slurmctld answers")
 		})
 	}
 }

@@ -28,6 +28,8 @@ const (
 	maxStderrBytes = 4096
 	// maxVersionBytes bounds the answer to --version.
 	maxVersionBytes = 4096
+	// maxPingBytes has room for a line on each of the controllers that Slurm can have.
+	maxPingBytes = 64 << 10
 )
 
 // ErrNoJob says that the controller does not know the job (any more).
@@ -84,9 +86,17 @@ func (c *Client) Version(ctx context.Context) (release.Version, error) {
 	return release.Parse(string(text))
 }
 
-// Ping asks whether a controller answers.
+// Ping asks whether a controller answers. On 20.11 scontrol ends with 0 whether one does or not: there, what it prints of each of them has to tell.
 func (c *Client) Ping(ctx context.Context) error {
-	return c.run(ctx, c.config.Scontrol, []string{"ping"}, discard)
+	var text []byte
+	err := c.run(ctx, c.config.Scontrol, []string{"ping"}, func(out io.Reader) (err error) {
+		text, err = io.ReadAll(io.LimitReader(out, maxPingBytes))
+		return errors.Join(err, discard(out))
+	})
+	if err == nil && bytes.Contains(text, []byte(" is DOWN\n")) && !bytes.Contains(text, []byte(" is UP\n")) {
+		return fmt.Errorf("scontrol ping: %s", bytes.TrimSpace(text))
+	}
+	return err
 }
 
 // Start says when a changed job may begin.

@@ -98,6 +98,13 @@ func TestFailures(t *testing.T) {
 	if _, err := fake(t, "exit 1").Job(ctx, 7); err == nil || errors.Is(err, ErrNoJob) {
 		t.Errorf("a controller that is away is not a job that is gone: %v", err)
 	}
+	// 20.11 ends with 0 all the same.
+	if _, err := fake(t, "[ \"$1\" = ping ] && { echo 'Slurmctld(primary) at ctl is DOWN'; exit 0; }; exit 1").Job(ctx, 7); err == nil || errors.Is(err, ErrNoJob) || !strings.Contains(err.Error(), "ctl is DOWN") {
+		t.Errorf("a controller of 20.11 that is away: %v", err)
+	}
+	if err := fake(t, "echo 'Slurmctld(primary) at ctl is DOWN'; echo 'Slurmctld(backup) at ctl2 is UP'").Ping(ctx); err != nil {
+		t.Errorf("one of two controllers is away: %v", err)
+	}
 	if err := fake(t, "head -c 3000000 /dev/zero").EachJob(ctx, func(Job) {}); err == nil {
 		t.Error("a line of 3 MB was taken")
 	}

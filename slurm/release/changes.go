@@ -45,6 +45,7 @@ var Changes = []*Change{GresColon, CgroupPlugin, Shards, Prefer, TresPerTask, Ra
 // Met are changes that gresize is built around: nothing asks for them.
 var Met = []*Change{
 	{Version{21, 8, 0}, "job_submit.lua lies beside slurm.conf; before, in the folder that Slurm was built for", "src/plugins/job_submit/lua/job_submit_lua.c; run on 20.11.4 and 22.05.8"},
+	{Version{21, 8, 0}, "scontrol ping ends with 1 where no slurmctld answers; before, with 0, and its words tell", "src/scontrol/scontrol.c, _ping_slurmctld; run on 20.11.4 and 22.05.8"},
 	{Version{22, 5, 0}, "a plugin without plugin_version is refused", "src/common/plugin.c"},
 	{Version{23, 2, 0}, "job_modify has a fourth argument (a branch in slurm/plugin/plugin.c), and calls of job_submit are concurrent", "src/interfaces/job_submit.c"},
 	{Version{23, 2, 0}, "squeue prints an exit code as code:signal, not as the status of wait(2); both are read", "src/squeue/print.c, _print_job_exit_code"},
