@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 )
 
 // Options bound the work. Work is counted, not timed: the same blocks always get the same layout, unless a context ends the work first.
@@ -20,6 +21,8 @@ type Options struct {
 	OnlyGoal bool
 	// OnePass is the first method alone, the quickest.
 	OnePass bool
+	// AfterOnePass leaves that method out: it was tried, and its layout is not wanted.
+	AfterOnePass bool
 }
 
 // DefaultMaxNodes is the default of Options.MaxNodes.
@@ -57,16 +60,28 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 		return r, nil
 	}
 	r.HeightBytes = math.MaxUint64
-	smartPool := func() {
-		if pool := SmartPool(ctx, blocks); pool != nil {
+	// The published method takes longer than a pass. Of many blocks both run at once, since where a pass is not enough the other is wanted, too.
+	poolCtx, end := context.WithCancel(ctx)
+	defer end()
+	smartPool := sync.OnceValue(func() *Layout { return SmartPool(poolCtx, blocks) })
+	keepSmartPool := func() {
+		if pool := smartPool(); pool != nil {
 			r.SmartPoolBytes = pool.HeightBytes
 			r.keep(pool)
 		}
 	}
-	if !o.OnlyGoal && !o.OnePass {
-		smartPool()
+	switch {
+	case o.OnePass:
+	case !o.OnlyGoal:
+		keepSmartPool()
+	case len(blocks) > maxSearchBlocks:
+		go smartPool()
 	}
-	for _, order := range []string{"WA", "AW"} {
+	orders := []string{"WA", "AW"}
+	if o.AfterOnePass {
+		orders = orders[1:]
+	}
+	for _, order := range orders {
 		if r.Optimal() || r.enough(o) || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
 			break
 		}
@@ -80,7 +95,7 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 	if o.OnePass {
 		o.MaxNodes = -1
 	} else if o.OnlyGoal && !r.enough(o) {
-		smartPool() // it takes longer
+		keepSmartPool()
 	}
 	if o.MaxNodes == 0 {
 		o.MaxNodes = DefaultMaxNodes
@@ -255,7 +270,12 @@ func ranksUnder(blocks []Block, p *problem, keys string, random *rand.Rand, unde
 	}
 	slices.SortFunc(order, func(a, b int32) int {
 		x, y := &values[a], &values[b]
-		return cmp.Or(cmp.Compare(y[0], x[0]), cmp.Compare(y[1], x[1]), cmp.Compare(y[2], x[2]), cmp.Compare(a, b))
+		for k := range x {
+			if x[k] != y[k] {
+				return cmp.Compare(y[k], x[k])
+			}
+		}
+		return cmp.Compare(a, b)
 	})
 	rank := make([]int32, len(blocks))
 	for at, b := range order {

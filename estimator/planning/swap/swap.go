@@ -236,7 +236,8 @@ func Least(ctx context.Context, j *Job, slowdown float64, link Link) (targetByte
 	}
 	levels := j.levels()
 	within := func(at int) bool {
-		p, _, err := within(ctx, j, levels[at], link, hurried, layout.Options{MaxNodes: -1, OnePass: len(j.Blocks) > largeJob})
+		s := &search{job: j, link: link, target: levels[at], levels: levels, passed: map[int]choice{}, found: -1}
+		p, _, err := s.within(ctx, hurried, layout.Options{MaxNodes: -1, OnePass: len(j.Blocks) > largeJob})
 		if err == nil && float64(p.TotalNanos) <= slowdown*float64(p.BaseNanos) {
 			targetBytes, ok = levels[at], true
 			return true
@@ -271,14 +272,15 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 		return nil, nil, err
 	}
 	// Addresses in one pass take a moment, a search for them minutes: what the pass finds is the answer where the search finds nothing, or has no time to.
+	s := newSearch(j, targetBytes, link)
 	var quick *Plan
 	var quickOutcomes []Outcome
 	var err error
 	if len(j.Blocks) > largeJob {
-		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, hurried, layout.Options{OnePass: true})
+		quick, quickOutcomes, err = s.within(ctx, hurried, layout.Options{OnePass: true})
 	}
 	if quick == nil && ctx.Err() == nil {
-		quick, quickOutcomes, err = within(ctx, j, targetBytes, link, patient, layout.Options{MaxNodes: -1})
+		quick, quickOutcomes, err = s.within(ctx, patient, layout.Options{MaxNodes: -1})
 	}
 	if need := (*NeedError)(nil); layoutNodes < 0 || errors.As(err, &need) && need.TargetBytes == targetBytes {
 		return quick, quickOutcomes, err
@@ -286,54 +288,83 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 	if quick != nil && (quick.StallNanos() == 0 || !quick.tightened) {
 		return quick, quickOutcomes, nil // a search gives the same choice other addresses
 	}
-	p, outcomes, err := within(ctx, j, targetBytes, link, patient, layout.Options{MaxNodes: layoutNodes})
+	p, outcomes, err := s.within(ctx, patient, layout.Options{MaxNodes: layoutNodes})
 	if quick != nil && (p == nil || p.StallNanos() > quick.StallNanos()) {
 		return quick, quickOutcomes, nil
 	}
 	return p, outcomes, err
 }
 
+// search is what is known of one target while plans for it are looked for.
+type search struct {
+	job    *Job
+	link   Link
+	target uint64
+	levels []uint64
+	// passed are the choices by level that the pass in a hurry found no addresses for: neither they nor its one pass are to be tried again.
+	passed map[int]choice
+	// found is the level of a plan that there is already; -1: none.
+	found int
+}
+
+type choice struct {
+	plan     *Plan
+	outcomes []Outcome
+	err      error
+}
+
+func newSearch(j *Job, targetBytes uint64, link Link) *search {
+	return &search{job: j, link: link, target: targetBytes, levels: j.levels(), passed: map[int]choice{}, found: -1}
+}
+
 // within is Make with one effort for addresses. The card is planned for a level, as if it were no larger, until what is on it at once is given addresses within the
 // target. Levels do not depend on the target, and all up to it are tried before one is refused, with patience: a target above one that there is a plan for has a plan, too.
-func within(ctx context.Context, j *Job, targetBytes uint64, link Link, how patience, effort layout.Options) (*Plan, []Outcome, error) {
-	levels := j.levels()
-	top, _ := slices.BinarySearch(levels, targetBytes+1)
+// From the level of a plan that there is already, nothing is tried: there, the choice is the same.
+func (s *search) within(ctx context.Context, how patience, effort layout.Options) (*Plan, []Outcome, error) {
+	top, _ := slices.BinarySearch(s.levels, s.target+1)
 	if top--; top < 0 {
 		// One step needs more: what it is says whoever plans for it.
-		_, outcomes, err := choose(ctx, j, targetBytes, link)
-		return nil, outcomes, cmp.Or(err, errNoAddresses(targetBytes))
+		_, outcomes, err := choose(ctx, s.job, s.target, s.link)
+		return nil, outcomes, cmp.Or(err, errNoAddresses(s.target))
 	}
 	var outcomes []Outcome
 	tried := make([]bool, top+1)
-	for at := top; at >= 0; {
+	for at := top; at > s.found; {
 		tried[at] = true
-		best, tries, err := choose(ctx, j, levels[at], link)
-		outcomes = tries
-		if need := (*NeedError)(nil); errors.As(err, &need) {
-			at = how.next(levels, tried, at, 0)
+		effort, placing := effort, ctx
+		c, again := s.passed[at]
+		if effort.AfterOnePass = again; !again {
+			c.plan, c.outcomes, c.err = choose(ctx, s.job, s.levels[at], s.link)
+		}
+		outcomes = c.outcomes
+		if need := (*NeedError)(nil); errors.As(c.err, &need) {
+			at = how.next(s.levels, tried, at, 0)
 			continue
 		}
-		if err != nil {
-			return nil, outcomes, err
+		if c.err != nil {
+			return nil, outcomes, c.err
 		}
-		effort, placing := effort, ctx
 		if ctx.Err() != nil { // what there is gets its addresses all the same, without a search
 			effort, placing = layout.Options{MaxNodes: -1}, context.WithoutCancel(ctx)
 		}
-		best.TargetBytes, best.tightened = targetBytes, at < top
-		height, err := best.place(placing, j, effort)
+		c.plan.TargetBytes, c.plan.tightened = s.target, at < top
+		height, err := c.plan.place(placing, s.job, effort)
 		if err != nil {
 			return nil, outcomes, err
 		}
-		if height <= targetBytes {
-			return best, outcomes, nil
+		if height <= s.target {
+			s.found = at
+			return c.plan, outcomes, nil
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, outcomes, err // with more time, it might have been given addresses
 		}
-		at = how.next(levels, tried, at, height-targetBytes)
+		if how == hurried {
+			s.passed[at] = c
+		}
+		at = how.next(s.levels, tried, at, height-s.target)
 	}
-	return nil, outcomes, errNoAddresses(targetBytes)
+	return nil, outcomes, errNoAddresses(s.target)
 }
 
 func errNoAddresses(targetBytes uint64) error {
