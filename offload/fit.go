@@ -136,7 +136,11 @@ func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err
 		return false, err
 	}
 	carried := carriedOut(result.Bundle)
-	switch fits := ran(result) && result.Estimate.Fits; {
+	// What fits once PyTorch has given back its cache runs, too; the estimate's reason says so.
+	met := func(code string) bool {
+		return slices.ContainsFunc(result.Estimate.Reasons, func(r estimator.Reason) bool { return r.Code == code })
+	}
+	switch fits := ran(result) && (result.Estimate.Fits || met(estimator.CodeNearCapacity) && !met(estimator.CodeOutOfMemory)); {
 	case fits && (carried.Followed > 0 || plan.Moves() == 0):
 		f.Plan, f.After, f.Carried = plan, result.Estimate, carried
 		return true, nil

@@ -200,15 +200,26 @@ func printFitted(w io.Writer, f *offload.Fitted) {
 	after, _ := f.After.Largest()
 	moves := f.Plan.Moves()
 	with := "a plan"
-	if f.Plan.ExpandableSegments {
+	switch {
+	case f.Plan.ExpandableSegments && moves == 0:
+		with = "expandable segments"
+	case f.Plan.ExpandableSegments:
 		with = "expandable segments and a plan"
-		if moves == 0 {
-			with = "expandable segments"
-		}
+	case moves == 0:
+		with = "nothing moved"
 	}
 	fmt.Fprintf(w, "fits %s with %s: ran there, on the virtual GPU\n", quantity.Size(uint64(target)), with)
 	fmt.Fprintf(w, "  without it   %s, %s in live blocks at the peak\n", quantity.Size(uint64(before.ComfortableBytes)), quantity.Size(uint64(before.PeakAllocatedBytes)))
-	fmt.Fprintf(w, "  with it      %s, %s in live blocks at the peak\n", quantity.Size(uint64(after.ComfortableBytes)), quantity.Size(uint64(after.PeakAllocatedBytes)))
+	more := ""
+	if after.ComfortableHighBytes > target {
+		more = fmt.Sprintf(" (%s where kernels take the largest workspaces that they may)", quantity.Size(uint64(after.ComfortableHighBytes)))
+	}
+	fmt.Fprintf(w, "  with it      %s%s, %s in live blocks at the peak\n", quantity.Size(uint64(after.ComfortableBytes)), more, quantity.Size(uint64(after.PeakAllocatedBytes)))
+	for _, r := range f.After.Reasons {
+		if r.Code != estimator.CodeRunCutShort { // each of these runs is
+			fmt.Fprintf(w, "  doubt        %s\n", printable.Text(r.Words()))
+		}
+	}
 	if moves == 0 {
 		fmt.Fprintf(w, "  moved        nothing\n")
 		return

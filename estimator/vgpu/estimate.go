@@ -200,7 +200,7 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, estimator.CodeOutOfMemory, "a request for memory failed at the end of the modelled card, and the program went on with less")
 	case r.Retries > 0:
 		a.Fits = false
-		detail := "the allocator met the end of the modelled card and went on without its cache"
+		detail := fmt.Sprintf("the allocator met the end of the modelled card %s and went on without its cache", quantity.Count(r.Retries, "time"))
 		if r.OOMs > 0 {
 			detail += ", and convolutions were computed with smaller workspaces"
 		}

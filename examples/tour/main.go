@@ -68,7 +68,8 @@ what the tour claims is checked (ok), and it stops with exit code 1 where a clai
 		name string
 		do   func(context.Context) error
 	}{{"Install", t.install}, {"Shadow: watch, change nothing", t.shadow}, {"Report", t.report}, {"Enforce", t.enforce},
-		{"Out of memory after a change", t.outOfMemory}, {"The margin learns", t.margin}} {
+		{"Out of memory after a change", t.outOfMemory}, {"The margin learns", t.margin},
+		{"A card that is too small", t.tooSmall}} {
 		t.step = step.name
 		fmt.Printf("\n=== %d. %s  (%s)\n\n", i+1, step.name, time.Since(t.begin).Round(time.Second))
 		if err := step.do(ctx); err != nil {
