@@ -51,7 +51,7 @@ demo: need-go setup-slurm build ## A real three-node Slurm on this machine and f
 	@tools/own-root ./examples/demo/run
 
 .PHONY: tour
-tour: need-go setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin: the way of a site, on this machine in some minutes
+tour: need-go setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin, a card too small: the way of a site, on this machine in some minutes
 	@tools/setup torch $(DEMO_TORCH)
 	@tools/own-root ./examples/tour/run
 

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/probe"
@@ -64,7 +66,9 @@ type Request struct {
 	// TargetBytes is the memory of the card that the program may take. Where it is 0, it is Share of what the program needs as it is.
 	TargetBytes int64
 	Share       float64
-	Link        swap.Link
+	// Slowdown, where it is not 0, asks for the smallest target instead that makes an iteration at most so many times longer; 1: no longer.
+	Slowdown float64
+	Link     swap.Link
 	// Expandable lets the job's allocator use expandable segments; where they suffice, nothing is moved.
 	Expandable bool
 	// Tell is told what is being done.
@@ -91,11 +95,12 @@ func Fit(ctx context.Context, q Request) (*Fitted, error) {
 		q.TargetBytes = int64(q.Share * float64(largest.ComfortableBytes))
 	}
 	f.TargetBytes = q.TargetBytes
-	if largest.ComfortableHighBytes <= q.TargetBytes {
-		return f, nil
-	}
 	allocatorBytes := q.TargetBytes - largest.OutsideBytes
-	if allocatorBytes <= 0 {
+	switch {
+	case q.Slowdown > 0:
+	case largest.ComfortableHighBytes <= q.TargetBytes:
+		return f, nil
+	case allocatorBytes <= 0:
 		return f, &NeedError{NeedBytes: largest.OutsideBytes, AllocatorBytes: q.TargetBytes, Outside: true}
 	}
 	r, err := read(result.Bundle, q.Run.GPU)
@@ -105,16 +110,22 @@ func Fit(ctx context.Context, q Request) (*Fitted, error) {
 	f.StepSeconds = r.times.step
 	q.Tell("planning")
 	begin := time.Now()
-	plans, err := r.plans(ctx, q, allocatorBytes)
+	var plans []*Plan
+	if q.Slowdown > 0 {
+		plans, err = r.least(ctx, q, largest.OutsideBytes)
+	} else {
+		plans, err = r.plans(ctx, q, allocatorBytes)
+	}
 	f.Planning = time.Since(begin)
 	for i, plan := range plans[:min(len(plans), mostTried)] {
+		f.TargetBytes = plan.TargetBytes
 		q.Tell(fmt.Sprintf("running with a plan, %d", i+1))
 		f.Tried++
 		var fits bool
 		if fits, err = f.try(ctx, q, plan); fits || err != nil {
 			break
 		}
-		err = fmt.Errorf("with a plan for %d bytes of live blocks it does not run on a card of %d bytes, though its recorded run would have", plan.AllocatorBytes, q.TargetBytes)
+		err = fmt.Errorf("with a plan for %d bytes of live blocks it does not run on a card of %d bytes, though its recorded run would have", plan.AllocatorBytes, plan.TargetBytes)
 	}
 	return f, err
 }
@@ -123,7 +134,7 @@ func Fit(ctx context.Context, q Request) (*Fitted, error) {
 func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err error) {
 	o := q.Run
 	o.Recording.Parts = []trace.Part{trace.PartSaved}
-	o.CapacityBytes = q.TargetBytes
+	o.CapacityBytes = plan.TargetBytes
 	if o.Env == nil {
 		o.Env = os.Environ()
 	}
@@ -152,8 +163,8 @@ func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err
 
 // plans are those that the recorded run is foreseen to fit with, the best first: those with which the allocator never has to give back what it kept.
 func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (found []*Plan, err error) {
-	config := r.program.Config
-	if config.ExpandableSegments = config.ExpandableSegments || q.Expandable; q.Expandable {
+	config := r.config(q)
+	if q.Expandable {
 		nothing := r.nothing(q)
 		if f, err := r.foresee(nil, config, allocatorBytes); err == nil && f.roomy {
 			found = append(found, nothing)
@@ -192,6 +203,49 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 	}
 	if found = append(found, tight...); len(found) == 0 {
 		return nil, &NeedError{NeedBytes: smallest, AllocatorBytes: allocatorBytes, Segments: true}
+	}
+	return found, nil
+}
+
+// config is the allocator's in the job.
+func (r *record) config(q Request) allocator.Config {
+	config := r.program.Config
+	config.ExpandableSegments = config.ExpandableSegments || q.Expandable
+	return config
+}
+
+// mostLevels is how many plans, each for planStep of the one before, are looked at for the smallest target: down to a fifth of what lives at once.
+const mostLevels = 80
+
+// least are the plans that make an iteration at most q.Slowdown times longer, those with which the allocator is foreseen to take least first.
+func (r *record) least(ctx context.Context, q Request, outsideBytes int64) (found []*Plan, err error) {
+	if r.times.step.Value <= 0 {
+		return nil, errors.New("how long the kernels of a step take is not known, so that no slowdown can be told: give a target")
+	}
+	config := r.config(q)
+	bytes := float64(r.peak())
+	for range mostLevels {
+		plan, err := r.plan(ctx, Options{AllocatorBytes: int64(bytes), Link: q.Link})
+		if need := (*NeedError)(nil); errors.As(err, &need) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		bytes *= planStep
+		if float64(plan.TotalNanos) > q.Slowdown*float64(plan.BaseNanos) {
+			continue
+		}
+		f, err := r.foresee(plan, config, replay.Unlimited)
+		if err != nil {
+			return nil, err
+		}
+		plan.ExpandableSegments, plan.TargetBytes = q.Expandable, f.peakBytes+outsideBytes
+		found = append(found, plan)
+	}
+	slices.SortStableFunc(found, func(a, b *Plan) int { return cmp.Compare(a.TargetBytes, b.TargetBytes) })
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no plan makes a step at most %g times longer", q.Slowdown)
 	}
 	return found, nil
 }

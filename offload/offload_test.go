@@ -26,7 +26,7 @@ import (
 )
 
 // libDir builds the virtual GPU and the Python layers.
-func libDir(t *testing.T) string {
+func libDir(t testing.TB) string {
 	t.Helper()
 	out, objects := filepath.Join(t.TempDir(), "lib"), t.TempDir()
 	make := exec.Command("make", "-s", "-C", "../estimator/vgpu", "OUT="+out, "OBJ="+objects, "RELEASES=2.6.0")

@@ -94,6 +94,14 @@ func (r *record) outside() int64 {
 	if err != nil {
 		return 0
 	}
+	return r.peakUntil(to)
+}
+
+// peak is the largest sum of live blocks.
+func (r *record) peak() int64 { return r.peakUntil(len(r.program.Ops)) }
+
+// peakUntil is the largest sum of live blocks before a request.
+func (r *record) peakUntil(to int) int64 {
 	load := make([]int64, to+2)
 	for _, b := range r.lives.Blocks {
 		if b.Start <= int64(to) {

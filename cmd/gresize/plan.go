@@ -138,18 +138,14 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		return usageError(errors.New("plan: --rank must not be negative, --effort at least 1, --step-time at most 24h, --time-limit positive"))
 	}
 	swaps := target > 0
-	if flags.noOverhead || flags.slowdown != 0 {
-		if swaps || flags.noOverhead && flags.slowdown != 0 {
-			return usageError(errors.New("plan: give one of --target, --no-overhead and --slowdown"))
-		}
-		if flags.noOverhead {
-			flags.slowdown = 1
-		}
-		if !(flags.slowdown >= 1 && flags.slowdown <= 1000) {
-			return usageError(errors.New("plan: --slowdown is a factor from 1 on, such as 1.05"))
-		}
-		swaps = true
+	slowdown, err := slowdownOf("plan", flags.noOverhead, flags.slowdown)
+	if err != nil {
+		return err
 	}
+	if slowdown > 0 && swaps {
+		return usageError(errors.New("plan: give one of --target, --no-overhead and --slowdown"))
+	}
+	flags.slowdown, swaps = slowdown, swaps || slowdown > 0
 	clock.StepNanos = flags.stepTime.Nanoseconds()
 	p, lives, err := flags.open(path)
 	if err != nil {
@@ -233,6 +229,19 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		err = &statusError{code: code}
 	}
 	return err
+}
+
+// slowdownOf is what --no-overhead and --slowdown ask for, 0 where neither is given.
+func slowdownOf(command string, noOverhead bool, slowdown float64) (float64, error) {
+	switch {
+	case noOverhead && slowdown != 0:
+		return 0, usageError(fmt.Errorf("%s: give one of --no-overhead and --slowdown", command))
+	case noOverhead:
+		return 1, nil
+	case slowdown != 0 && !(slowdown >= 1 && slowdown <= 1000):
+		return 0, usageError(fmt.Errorf("%s: --slowdown is a factor from 1 on, such as 1.05", command))
+	}
+	return slowdown, nil
 }
 
 var errPlanInterrupted = errors.New("plan: interrupted; nothing was written")

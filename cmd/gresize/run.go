@@ -27,6 +27,8 @@ type runFlags struct {
 	estimateFlags
 	target, plan, out, pcie string
 	onlyPlan, expandable    bool
+	noOverhead              bool
+	slowdown                float64
 }
 
 func newRunCommand() *cobra.Command {
@@ -34,12 +36,13 @@ func newRunCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --target SIZE [--only-plan] [-o FILE] -- COMMAND [ARGUMENT...]\n  gresize run --plan FILE -- COMMAND [ARGUMENT...]",
 		Short: "Run a command on a card that is too small for it",
-		Long: `Runs an unmodified PyTorch command within SIZE of a card's memory: what autograd
-keeps for the backward pass goes to host memory and comes back in time. First the
-command is run for some steps on a virtual GPU, a plan is made from what was seen,
-and it is run there again with the plan, on a card of SIZE. Only where that works is
-the command itself started, with the plan. --only-plan stops before that; -o keeps
-the plan, and --plan runs with one that was kept, without looking again.
+		Long: `Runs an unmodified PyTorch command within SIZE of a card's memory, or in as little
+as a slowdown allows (--no-overhead, --slowdown): what autograd keeps for the
+backward pass goes to host memory and comes back in time. First the command is run
+for some steps on a virtual GPU, a plan is made from what was seen, and it is run
+there again with the plan, on a card of SIZE. Only where that works is the command
+itself started, with the plan. --only-plan stops before that; -o keeps the plan, and
+--plan runs with one that was kept, without looking again.
 
 An iteration that is not one of the plan's, such as another batch size, stays on the
 card as if there were no plan. Values are never others: docs/run.md says what is moved
@@ -60,6 +63,8 @@ EXIT STATUS
 	}
 	f := cmd.Flags()
 	f.StringVar(&flags.target, "target", "", "memory of the card that the command may take, such as 12GiB, or such as 60% of what it needs as it is")
+	f.BoolVar(&flags.noOverhead, "no-overhead", false, "instead of --target: the smallest one that makes a step no slower")
+	f.Float64Var(&flags.slowdown, "slowdown", 0, "instead of --target: the smallest one that makes a step at most so many times slower, such as 1.05")
 	f.StringVar(&flags.plan, "plan", "", "carry out the plan in `FILE`")
 	f.StringVarP(&flags.out, "output", "o", "", "write the plan to `FILE`")
 	f.BoolVar(&flags.onlyPlan, "only-plan", false, "make the plan and try it, and do not start the command")
@@ -78,8 +83,19 @@ func runWithPlan(cmd *cobra.Command, flags runFlags, args []string) error {
 	if len(args) == 0 {
 		return usageError(errors.New("run: no command given; write it after --"))
 	}
-	if (flags.target == "") == (flags.plan == "") {
-		return usageError(errors.New("run: give --target, or a plan that was kept with --plan"))
+	slowdown, err := slowdownOf("run", flags.noOverhead, flags.slowdown)
+	if err != nil {
+		return err
+	}
+	flags.slowdown = slowdown
+	given := 0
+	for _, set := range []bool{flags.target != "", flags.plan != "", slowdown > 0} {
+		if set {
+			given++
+		}
+	}
+	if given != 1 {
+		return usageError(errors.New("run: give one of --target, --no-overhead, --slowdown, and --plan for a plan that was kept"))
 	}
 	if flags.plan != "" {
 		if flags.onlyPlan || flags.out != "" {
@@ -100,13 +116,13 @@ func runWithPlan(cmd *cobra.Command, flags runFlags, args []string) error {
 
 // makePlan finds a plan for the target, prints what it does, and keeps it. Without one, the command fits as it is.
 func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (plan *offload.Plan, path string, err error) {
-	var request offload.Request
+	request := offload.Request{Slowdown: flags.slowdown}
 	if percent, ok := strings.CutSuffix(flags.target, "%"); ok {
 		if request.Share, err = strconv.ParseFloat(percent, 64); err != nil || !(request.Share > 0 && request.Share <= 100) {
 			return nil, "", usageError(fmt.Errorf("--target: %q: a share is more than 0%% and at most 100%%", flags.target))
 		}
 		request.Share /= 100
-	} else {
+	} else if flags.target != "" {
 		target, err := parseSize(flags.target)
 		if err != nil {
 			return nil, "", usageError(fmt.Errorf("--target: %w", err))

@@ -56,7 +56,7 @@ func (s *Site) Sbatch(ctx context.Context, python string, env []string, args ...
 	if err != nil {
 		return "", "", err
 	}
-	cmd.Env = append(append(cmd.Env, "PATH="+python+":/usr/local/bin:/usr/bin:/bin"), env...)
+	cmd.Env = append(append(cmd.Env, "PATH="+python+":"+s.bin+":/usr/local/bin:/usr/bin:/bin"), env...)
 	out, err := cmd.CombinedOutput()
 	printed = strings.TrimSpace(string(out))
 	if err != nil {

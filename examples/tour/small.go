@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 )
 
@@ -23,8 +22,8 @@ func (t *tour) tooSmall(ctx context.Context) error {
 	if err := t.claim(strings.Contains(out, "CUDA out of memory"), "it died of GPU memory: it takes 14 GiB, the card has 12"); err != nil {
 		return err
 	}
-	const run = "gresize run --target 11.7GiB --gpu rtx3060 --expandable --"
-	if err := t.sbatch(ctx, "tight with a plan", "--export=ALL,GRESIZE="+strings.Replace(run, "gresize", filepath.Join(t.root, "usr/bin/gresize"), 1), "tight.sh"); err != nil {
+	run := strings.Fields("gresize run --target 11.7GiB --gpu rtx3060 --expandable --")
+	if err := t.sbatch(ctx, "tight with a plan", append([]string{"tight.sh"}, run...)...); err != nil {
 		return err
 	}
 	job, err := t.ends(ctx, "tight with a plan", "COMPLETED")
@@ -36,5 +35,5 @@ func (t *tour) tooSmall(ctx context.Context) error {
 	}
 	t.print("cat tight-"+t.ids["tight with a plan"]+".out", out)
 	return t.claim(job["NodeList"] == "gpu1" && strings.Contains(out, "ran there, on the virtual GPU") && strings.Contains(out, "training on NVIDIA GeForce RTX 3060"),
-		"with `"+run+"` before its command it ran to its end on gpu1")
+		"with gresize run before its command it ran to its end on gpu1")
 }

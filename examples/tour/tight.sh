@@ -1,5 +1,5 @@
 #!/bin/bash
-# A 124 M parameter GPT, batch 12 x 1024 tokens: takes 14 GB, and asks for the 12 GB card that is free. With GRESIZE it runs there.
+# A 124 M parameter GPT, batch 12 x 1024 tokens: takes 14 GB, and asks for the 12 GB card that is free. What is given to it stands before its command.
 #SBATCH --job-name=tight
 #SBATCH --comment=gresize:off
 #SBATCH --gres=gpu:1
@@ -9,4 +9,4 @@
 #SBATCH --time=15
 #SBATCH --output=tight-%j.out
 set -eu
-${GRESIZE-} python train_gpt.py --size 124M --batch-size 12 --steps 4
+"$@" python train_gpt.py --size 124M --batch-size 12 --steps 4

@@ -1,4 +1,5 @@
 """One training program of the tables of plans: program.py NAME, one of PROGRAMS. Random weights and data, plain PyTorch and torchvision."""
+import functools
 import sys
 
 import torch
@@ -167,9 +168,9 @@ def vision(name, **options):
 
 
 AdamW = torch.optim.AdamW
+VISION = "alexnet", "squeezenet1_0", "vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34", "resnet50", "resnet101"
 PROGRAMS = {
-    "vgg16": lambda: train(vision("vgg16"), images(64), classify, sgd),
-    "resnet50": lambda: train(vision("resnet50"), images(64), classify, sgd),
+    **{name: functools.partial(lambda name: train(vision(name), images(64), classify, sgd), name) for name in VISION},
     "resnet152": lambda: train(vision("resnet152"), images(32), classify, sgd, half=True),
     "densenet121": lambda: train(vision("densenet121"), images(32), classify, sgd),
     "inception": lambda: train(vision("inception_v3", init_weights=False), images(32, 299), guess, sgd),
