@@ -1,8 +1,9 @@
 // Command tour goes the way of a site in some minutes on this machine: install,
 // watch in shadow mode, read the report, enforce, see a job die of memory on
 // what it was given, see the margin learn, and run a job on a card that is too
-// small for it. Slurm, gresize and PyTorch are real, the cards are virtual. It prints what a person would type and what comes
-// of it, and checks every claim that it makes: it ends with 1 when one is wrong.
+// small for it. Slurm, gresize and PyTorch are real, the cards are virtual. It
+// prints what a person would type and what comes of it, and checks every claim
+// that it makes: it ends with 1 when one is wrong.
 // Run it by `make tour`.
 package main
 
