@@ -36,8 +36,8 @@ func TestRunIsRefused(t *testing.T) {
 		code int
 		says string
 	}{
-		"no target":          {nil, exitUsage, "give --target"},
-		"both":               {[]string{"--target", "1GiB", "--plan", "x"}, exitUsage, "give --target"},
+		"no target":          {nil, exitUsage, "give one of --target"},
+		"both":               {[]string{"--target", "1GiB", "--plan", "x"}, exitUsage, "give one of --target"},
 		"no size":            {[]string{"--target", "many"}, exitUsage, "--target"},
 		"no share":           {[]string{"--target", "0%"}, exitUsage, "a share is more than 0%"},
 		"more than all":      {[]string{"--target", "120%"}, exitUsage, "at most 100%"},
