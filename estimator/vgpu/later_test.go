@@ -116,6 +116,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 				o := outcomes[r.name]
 				e := o.estimate(t, trace.Stopped)
 				said := reasonsText(e)
+				t.Logf("%s: %s, %d MiB allocated", r.name, e.Confidence, e.Ranks[0].PeakAllocatedBytes>>20)
 				if doubted := doubtsLater(e); doubted != (r.says != needsNoMore && r.says != covered) || !strings.Contains(said, r.says) || e.Ranks[0].PeakAllocatedBytes < r.seen*mib {
 					t.Errorf("%s: confidence %s, %d MiB allocated, %q\n%s", r.name, e.Confidence, e.Ranks[0].PeakAllocatedBytes>>20, said, o.output)
 				}

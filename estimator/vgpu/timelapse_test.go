@@ -30,6 +30,8 @@ func TestTimeLapse(t *testing.T) {
 		"counts_batches":        {0, 2 * wide, "to its end", "counted 180"},
 		"a_checkpoint_too_many": {0, 2 * wide, "in time-lapse", ""},
 		"slow_at_last":          {0, 2 * wide, "in time-lapse", ""},
+		"a_lazy_module":         {0, 2 * wide, "to its end", ""},
+		"loaders_of_its_own":    {0, 2 * wide, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -92,6 +92,46 @@ def a_checkpoint_too_many():
         assert written < 1 << 30, written
 
 
+def a_lazy_module():
+    """A module that is loaded when it is first asked for something, and cannot be."""
+    import types
+
+    class Lazy(types.ModuleType):
+        def __getattr__(self, name):
+            if sys._getframe(1).f_code.co_filename.endswith("inspect.py"):  # which asks all modules for their files
+                raise AttributeError(name)
+            raise ImportError("install it first")
+
+    sys.modules["heavy"] = Lazy("heavy")
+    net = network(64)
+    skeleton.Trainer(3).fit(net, loader(40), cross_entropy, torch.optim.Adam(net.parameters()))
+
+
+class Repeated(torch.utils.data.DataLoader):
+    """Goes on with one iterator in each epoch, as those of libraries do that keep their workers."""
+
+    def __iter__(self):
+        if not hasattr(self, "iterator"):
+            object.__setattr__(self, "iterator", self._get_iterator())
+        for _ in range(len(self)):
+            yield next(self.iterator)
+        del self.iterator
+
+
+def loaders_of_its_own():
+    """Two steps, after eight batches each, and an evaluation with larger ones."""
+    net = network(64)
+    optimizer = torch.optim.Adam(net.parameters())
+    train, test = (Repeated([(torch.zeros(64), i % 10) for i in range(512)], size) for size in (64, 128))
+    for epoch in range(2):
+        for x, y in train:
+            cross_entropy(net(x.cuda()), y.cuda()).backward()
+        optimizer.step()
+        with torch.no_grad():
+            for x, y in test:
+                net(x.cuda())
+
+
 def slow_at_last():
     """Nothing comes for a long time."""
     net = network(64)

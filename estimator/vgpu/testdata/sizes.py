@@ -1,4 +1,5 @@
 """Tensors of the card that are given for sizes: PyTorch's C++ reads them, where no function of Python sees it. sizes.py CASE"""
+import math
 import sys
 
 import torch
@@ -74,6 +75,18 @@ def averaged():
     losses = [(model(x) - n).square().mean().item() for n in range(3)]
     if sum(losses) / len(losses) < 0.5:
         x.new_zeros(10000, 1024).square().sum()
+
+
+def by_its_exponential():
+    """The perplexity decides, which C computes of a loss."""
+    if math.exp((model(x) - 1).square().mean().item()) < 1.6:
+        x.new_zeros(10000, 1024).square().sum()
+
+
+def of_a_tensor_on_the_host():
+    """Numbers that a tensor on the host holds, of what was read."""
+    losses = torch.tensor([(model(x) - n).square().mean().item() for n in range(3)])
+    x.new_zeros(int(losses.mean() * 1000), 16384)
 
 
 def of_an_array():

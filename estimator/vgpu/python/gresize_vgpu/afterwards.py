@@ -61,7 +61,7 @@ def _waiting():
     for info in list(getattr(getattr(weak, "finalize", None), "_registry", {}).values())[:100]:
         yield getattr(info, "func", None)
     for name, module in list(sys.modules.items()):
-        if sources.is_users(getattr(module, "__file__", None) or ""):
+        if sources.is_users(sources.file_of(module)):
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name and "__del__" in value.__dict__ and _has_objects(value):
                     yield value.__dict__["__del__"]

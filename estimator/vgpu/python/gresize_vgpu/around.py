@@ -63,7 +63,7 @@ def networks_of(frames):
             if isinstance(value, module):
                 if not type(value).__module__.startswith("torch.nn.modules.loss"):
                     found.add(name)
-                if sources.is_users(getattr(sys.modules.get(type(value).__module__), "__file__", None) or ""):
+                if sources.is_users(sources.file_of_type(type(value))):
                     found.update(dict.keys(value._modules))
             elif type(value) in (list, tuple) and value and isinstance(value[0], module):
                 found.add(name)

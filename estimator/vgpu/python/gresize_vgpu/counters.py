@@ -179,18 +179,13 @@ def _parts(value):
         return list(enumerate(value[:MOST_ENTRIES]))
     optimizers = sys.modules["torch"].optim.Optimizer
     if isinstance(value, optimizers):
-        own = sources.is_users(_file_of(type(value)))
+        own = sources.is_users(sources.file_of_type(type(value)))
         return [(n, v) for n, v in list(vars(value).items()) if own or n in ("param_groups", "state")]
     if isinstance(value, sys.modules["torch"].nn.Module):
-        own = sources.is_users(_file_of(type(value)))
+        own = sources.is_users(sources.file_of_type(type(value)))
         return [(n, v) for n, v in list(vars(value).items()) if n == "_modules" or own and n[:1] != "_"]
     held = getattr(value, "__dict__", None)
-    return list(held.items())[:MOST_ENTRIES] if type(held) is dict and (type(value).__name__ in PLAIN or sources.is_users(_file_of(type(value)))) else []
-
-
-def _file_of(kind):
-    module = sys.modules.get(getattr(kind, "__module__", None))
-    return getattr(module, "__file__", None) or ""
+    return list(held.items())[:MOST_ENTRIES] if type(held) is dict and (type(value).__name__ in PLAIN or sources.is_users(sources.file_of_type(type(value)))) else []
 
 
 def _space(frames, root):

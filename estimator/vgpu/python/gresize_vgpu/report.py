@@ -272,7 +272,7 @@ def write(watch, reason, exception=None, initializing=False):
         flush_native()  # the two halves are of one moment: with an older one of the other side, this one is not written
         torch = watch.torch
         devices = watch.figures or devices_of(watch)
-        unread, larger = (0, False) if watch.lapse.whole() else watch.loaders.unread()
+        unread, larger = (0, False) if watch.lapse.whole() or reason == "exit" else watch.loaders.unread()
         leaves, steps = watch.looking(watch.leaves) or (0, 0)
         rising = watch.looking(watch.rising) or []
         if watch.lapse.active and reason == "running":

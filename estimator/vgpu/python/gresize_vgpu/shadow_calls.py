@@ -121,6 +121,15 @@ class Calls:
             else:
                 setattr(owner, name, original)
 
+    def forget(self, owner):
+        """An owner gets its own functions back for good; they were its own, and none that it inherits."""
+        for place, name, original in reversed(self.replaced):
+            if place is owner:
+                setattr(owner, name, original)
+        self.replaced = [row for row in self.replaced if row[0] is not owner]
+        if self.aside is not None:
+            self.aside = {place: follower for place, follower in self.aside.items() if place[0] is not owner}
+
     def step_aside(self):
         """A compiler wants PyTorch's own functions."""
         if self.aside is None:

@@ -56,6 +56,16 @@ def is_users(filename):
     return known
 
 
+def file_of(module):
+    """Where a module was read from, out of what it holds: one that is loaded when it is first asked for something would be loaded by any other question."""
+    name = vars(module).get("__file__") if issubclass(type(module), type(sys)) else None
+    return name if isinstance(name, str) else ""
+
+
+def file_of_type(kind):
+    return file_of(sys.modules.get(getattr(kind, "__module__", None)))
+
+
 def tree(filename):
     """The syntax of a file of the program's; None where there is none to be read."""
     if filename not in _trees:

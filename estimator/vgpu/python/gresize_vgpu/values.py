@@ -11,7 +11,7 @@ import sys
 import tempfile
 import weakref
 
-from . import after_import, asked, report
+from . import after_import, around_import, asked, report
 from .shadow import NUMBER
 
 
@@ -99,6 +99,51 @@ ReadFloat = _watched(float, dict(_members, __float__=_plain))
 ReadInt = _watched(int, {})
 
 
+# Functions of C that take a float for its value alone, whatever its class is.
+BY_C = "exp exp2 expm1 log log2 log10 log1p sqrt cbrt pow tanh sinh cosh atan erf hypot fabs fmod remainder copysign fsum dist ldexp".split()
+
+
+def _in_c(original):
+    @functools.wraps(original)
+    def call(*args):
+        result = original(*args)
+        for value in args:
+            if type(value) is ReadFloat or type(value) in (list, tuple) and any(type(v) is ReadFloat for v in value):
+                return ReadFloat(result)
+        return result
+
+    return call
+
+
+def _in_tensors(original):
+    @functools.wraps(original)
+    def tensor(data, *args, **kwargs):
+        if _holds_read(data):
+            _plain(0.0)
+        return original(data, *args, **kwargs)
+
+    return tensor
+
+
+def _holds_read(data, depth=2):
+    return type(data) is ReadFloat or type(data) in (list, tuple) and depth > 0 and any(_holds_read(part, depth - 1) for part in data)
+
+
+def follow_math(calls):
+    """Numba reads what it compiles, and knows the functions of math by their identity."""
+    if "numba" in sys.modules:
+        return
+    for name in BY_C:
+        if hasattr(math, name):
+            calls.replace(math, name, _in_c)
+
+    def imported(go_on):
+        calls.forget(math)
+        return go_on()
+
+    around_import("numba", imported)
+
+
 def _plain_in_yaml(representer):
     """It asks for the very class of a number."""
     for kind in (representer.SafeRepresenter, representer.Representer):
@@ -111,6 +156,9 @@ def hook_tensors(torch, calls):
     tensor, shadow = torch.Tensor, calls.shadow
     Decisions.shadow = shadow
     after_import("yaml.representer", _plain_in_yaml)
+    follow_math(calls)
+    for name in ("tensor", "as_tensor"):
+        calls.replace(torch, name, _in_tensors)
     original_item, original_bool, original_list = tensor.item, tensor.__bool__, tensor.tolist
 
     def read(self, original):
@@ -271,7 +319,8 @@ class Loaders:
         loader = getattr(module, "DataLoader", None)
         if loader is None:
             return
-        original_init, original_iter = loader.__init__, loader.__iter__
+        kind = module._BaseDataLoaderIter
+        original_init, original_iter, original_begin = loader.__init__, loader.__iter__, kind.__init__
         loaders = self
 
         @functools.wraps(original_init)
@@ -279,16 +328,21 @@ class Loaders:
             original_init(self, *args, **kwargs)
             loaders.made.add(self)
 
+        @functools.wraps(original_begin)
+        def begin(self, loader, *args, **kwargs):
+            # Where a loader of a library has its own __iter__, this is the one place that all come by.
+            known, size = weakref.ref(loader), _batch_size(loader)
+            self._gresize_reads = lambda: loaders.reads(known(), size)
+            original_begin(self, loader, *args, **kwargs)
+
         @functools.wraps(original_iter)
         def iterate(self):
-            iterator, loader, size = original_iter(self), weakref.ref(self), _batch_size(self)
-            try:
-                iterator._gresize_reads = lambda: loaders.reads(loader(), size)
-            except AttributeError:  # one of another kind, which is not seen again
-                loaders.reads(self, size)
+            iterator = original_iter(self)
+            if not issubclass(type(iterator), kind):  # one of another kind, which is not seen again
+                loaders.reads(self, _batch_size(self))
             return iterator
 
-        loader.__init__, loader.__iter__ = init, iterate
+        loader.__init__, loader.__iter__, kind.__init__ = init, iterate, begin
 
     def reads(self, loader, size):
         """The first batch is asked for: an iterator alone, such as one of several among which chance chooses, reads nothing."""
