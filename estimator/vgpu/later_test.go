@@ -93,6 +93,7 @@ func TestWhatALaterStepMayNeed(t *testing.T) {
 		}, false},
 		{"testdata/lists.py", []row{
 			{name: "drawn_at_random", seen: 1100}, {name: "sorted_by_length", seen: 300}, {name: "of_a_class", seen: 1100}, {name: "a_mixture", says: phase}, {name: "rows_of_a_file", says: vary},
+			{name: "drawn_once", says: vary + "a later batch may be larger: a list of 1000000 rows has one of 4000"}, {name: "a_record_drawn_once", says: vary}, {name: "cut_once"},
 			{name: "padded_to_all"}, {name: "cut_to_a_length"}, {name: "parts_of_documents"}, {name: "of_one_length"}, {name: "a_mixture_of_one_size"}, {name: "replays"}, {name: "an_agent"},
 		}, false},
 		{"testdata/sweeps.py", []row{

@@ -58,6 +58,30 @@ def drawn_at_random():
             update(padded([data[j] for j in order[i : i + BATCH]]).to(device))
 
 
+def drawn_once():
+    """Of a million sequences one is long."""
+    usual = tokens(32)
+    data = [usual] * MANY
+    data[MANY // 3] = tokens(4000)
+    while True:
+        update(padded(draw.sample(data, BATCH)).to(device))
+
+
+def a_record_drawn_once():
+    """Texts with marks before and behind them, in a corpus that an object has."""
+    corpus = Corpus(BATCH, [32 if i != 123456 else 4000 for i in range(200000)])
+    while True:
+        rows = [torch.cat([corpus.mark, corpus.sequences[draw.randrange(200000)], corpus.mark]) for _ in range(BATCH)]
+        update(pad_sequence(rows, batch_first=True).to(device))
+
+
+def cut_once():
+    """Many are longer than where they are cut."""
+    data = [tokens(32 + i % 200) for i in range(2000)]
+    while True:
+        update(padded([row[:64] for row in draw.sample(data, BATCH)]).to(device))
+
+
 def sorted_by_length():
     data = sorted([tokens(10 + i // 20) for i in range(20000)], key=len)
     for epoch in range(100):
@@ -84,8 +108,10 @@ def batches_are_made_before():
 
 
 class Corpus:
-    def __init__(self, size):
-        self.size, self.sequences = size, [torch.randint(1000, (n,)) for n in usual_lengths()]
+    mark = torch.tensor([1])
+
+    def __init__(self, size, lengths=None):
+        self.size, self.sequences = size, [torch.randint(1000, (n,)) for n in lengths or usual_lengths()]
         self.order = sorted(range(len(self.sequences)), key=lambda i: len(self.sequences[i]))
 
     def batches(self):

@@ -160,7 +160,7 @@ class Loops:
         for notes in self.going:
             for question in list(notes.questions.values()):
                 for answer, rise in question.rise.items():
-                    times = question.needed[answer] - turning.NEEDED
+                    times = question.rises[answer]
                     if times >= MOST_BY_CHANCE and question.came[answer] <= question.needed[answer]:
                         found[question.place[:2]] = rise / times * notes.times(question, answer)
         return found

@@ -3,7 +3,7 @@ import functools
 import sys
 import types
 
-from . import arrivals, checks, lengths, ranges, report, sized, slots, sparse
+from . import arrivals, checks, lengths, ranges, report, rows, sized, slots, sparse
 from .shadow import GUESSED, KNOWN, MOST_ELEMENTS, NUMBER, WORD, Shadow, Taint
 from .plausible import Plausible
 from .policy import Policy
@@ -75,6 +75,7 @@ class Calls:
         self.shadow = Shadow(torch, Policy(torch))
         self.plausible = Plausible(self)
         self.sparse = sparse.Sparse(self)
+        self.rows = rows.Rows()
         self.replaced = []
         self.aside = None  # the followers, while they are not in their places
         self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -348,6 +349,7 @@ class Calls:
             return
         if not result.is_cuda or source.requires_grad:
             return
+        self.rows.arrived(result)
         mask = not shadow.small(result) and self._is_square_mask(source)
         if mask or shadow.small(result):
             mirror = shadow.compute(lambda: source.detach().to(result.dtype, copy=True))
@@ -501,6 +503,8 @@ class Calls:
                 @functools.wraps(original)
                 def call(*args, **kwargs):
                     result = original(*args, **kwargs)
+                    if shadow.on and type(result) is torch.Tensor and result.is_cuda and args and type(args[0]) in (list, tuple):
+                        self.rows.arrived(result)
                     if shadow.on and type(result) is torch.Tensor and result.is_cuda and shadow.small(result) and (not drawn or self.is_integer(result)):
                         again = {k: v for k, v in kwargs.items() if k not in ("pin_memory", "generator", "out")}
                         again["device"] = "cpu"

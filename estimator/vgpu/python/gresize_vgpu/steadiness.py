@@ -60,6 +60,11 @@ def larger_or_other(one, other):
     return any(len(a) != len(b) or a[1:] != b[1:] or a[:1] < b[:1] for a, b in zip(one, other))
 
 
+def _in_a_line(shape):
+    """Whether a tensor is one row, as where rows are put one after the other, perhaps in a batch of one."""
+    return len(shape) > 0 and math.prod(shape[:-1]) == 1
+
+
 def _alike(steps):
     return max(steps) - min(steps) <= max(LEAST_DIFFERENCE_BYTES, LEAST_DIFFERENCE * max(steps))
 
@@ -124,8 +129,8 @@ class Steadiness:
             self._say(dataset, ever, found)
 
     def _say(self, what, one, other):
-        if len(one) == len(other) and all(a == b or len(a) == len(b) == 1 for a, b in zip(one, other)):
-            spread = max([abs(a[0] - b[0]) / max(a[0], b[0], 1) for a, b in zip(one, other) if a != b] or [0])
+        if len(one) == len(other) and all(a == b or _in_a_line(a) and _in_a_line(b) for a, b in zip(one, other)):
+            spread = max([abs(math.prod(a) - math.prod(b)) / max(math.prod(a), math.prod(b), 1) for a, b in zip(one, other) if a != b] or [0])
             if spread <= MOST_SPREAD:
                 self.spread = max(self.spread, spread)
                 return

@@ -28,6 +28,7 @@ class Question:
         self.needed = {True: NEEDED, False: NEEDED}
         self.next = {}  # answer -> the turn at which it comes next, or None
         self.rise = {True: 0, False: 0}  # of the peak, at turns that were gone on to for that answer
+        self.rises = {True: 0, False: 0}
 
     def ask(self, compare, left, right, answer):
         if compare is not self.compare or (left, right) != self.terms:
@@ -39,8 +40,9 @@ class Question:
         if rise <= 0:
             return False
         self.rise[answer] += rise
-        self.needed[answer] += 1
-        if self.needed[answer] <= MOST_OF_A_KIND:
+        self.rises[answer] += 1
+        self.needed[answer] = max(self.needed[answer], self.came[answer] + 1)  # it may come several times on the way
+        if self.rises[answer] < MOST_OF_A_KIND:
             return False
         self.needed[answer] = 0
         return True

@@ -163,6 +163,8 @@ class Watch:
                     report.quietly(self.ledger.observe, self.optimizers)
                 if self.lapse.active:
                     report.quietly(self.ledger.mark, "step", self.loops.steps)
+            if self.loops.steps == 1 and self.calls:
+                self.calls.rows.forget()
             if count == 1 and self.layers is not None:
                 report.quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
@@ -226,6 +228,8 @@ class Watch:
         self.held_functions = around.held(frames)
         self.repeated = set(around.repeated(frame))
         self.waiting = unread.begun()
+        if self.calls:
+            self.calls.rows.hold(frames, [loader.dataset for loader in list(self.loaders.read)])
 
     def look(self):
         """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
@@ -313,6 +317,8 @@ class Watch:
             self.steadiness.sample(list(self.loaders.read))
             waiting = self.waiting if self.left_out() else []
             self.larger = unread.larger_samples(waiting if self.lapse.whole() else self.loaders.waiting() + waiting, self.steadiness.most_elements)
+            if self.calls and not self.steadiness.settled:
+                self.steadiness.varies = self.steadiness.varies or self.calls.rows.longer()
             if self.peaks()[0] > self.peak_of_training:  # a validation whose batches differ counts where it is what needs most
                 self.steadiness.varies = self.steadiness.varies or self.steadiness.varies_later
         except Exception as e:
