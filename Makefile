@@ -99,6 +99,7 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/setup prometheus
 	@tools/setup journald
 	@GRESIZE_SLURM_RELEASE="$(TEST_SLURM:slurm-%=%)" tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
+	@PYTHONPATH="$$(tools/accuracy/overlay 2.11.0 lightning scikit-learn)" tools/own-root $(GO) test -timeout 60m -run '^TestCasesOfLibraries$$' ./estimator/vgpu
 	@tools/own-root $(GO) test -timeout 60m -run '^TestTable$$' ./slurm/rewrites
 	@tools/slurmroot/releases
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay

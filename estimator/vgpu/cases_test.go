@@ -50,7 +50,7 @@ func TestCases(t *testing.T) {
 // TestCasesOfLibraries: what a library's loop, callback or second call brings is in the figure: that of the same part alone.
 func TestCasesOfLibraries(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // six starts of libraries
+		return // twelve starts of libraries
 	}
 	python := torchtest.Python(t, "2.11.0")
 	for name, needs := range map[string]string{"search": "sklearn", "unfrozen": "lightning", "second_fit": "lightning"} {
@@ -58,9 +58,13 @@ func TestCasesOfLibraries(t *testing.T) {
 			if out, err := exec.Command(python, "-c", "import "+needs).CombinedOutput(); err != nil {
 				t.Skipf("%s is not installed; PYTHONPATH may name a folder that has it: %s", needs, strings.TrimSpace(string(out)))
 			}
-			whole := runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name}, inTimeLapse)
+			sides := map[string]outcome{}
+			for _, side := range allSides {
+				sides[side] = runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name}, inTimeLapse, "GRESIZE_VGPU_VALUES="+side)
+			}
+			whole := sides[PolicyLow]
 			alone := runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name, "alone"})
-			e := whole.estimate(t, trace.Stopped)
+			e := answerOf(t, sides, PolicyLow)
 			if whole.failed || alone.failed || len(alone.ranks) == 0 || len(whole.ranks) == 0 || whole.ranks[0].PeakAllocatedBytes < alone.ranks[0].PeakAllocatedBytes || e.Confidence.AtMost(estimator.High) != estimator.High {
 				t.Errorf("confidence %s, %q\n%s\n%s", e.Confidence, reasonsText(e), whole.output, alone.output)
 			}
