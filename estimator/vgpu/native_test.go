@@ -265,7 +265,7 @@ func TestNvidiaSMI(t *testing.T) {
 func TestExceptionInAReport(t *testing.T) {
 	const script = `import sys
 sys.path.insert(0, "python")
-from gresize_vgpu.report import summary
+from gresize_vgpu.exceptions import summary
 for text, want in (
     ("", ""), ("\n  \n", ""), ("no data", "no data"), ("CUDA error: assert\nCompile with TORCH_USE_CUDA_DSA", "CUDA error: assert"),
     ("Error(s) in loading state_dict for Net:\n\tMissing key(s)\n\tUnexpected", "Error(s) in loading state_dict for Net: Missing key(s)"), ("only:", "only:"),

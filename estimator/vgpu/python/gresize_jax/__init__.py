@@ -8,13 +8,13 @@ __all__ = ["install"]
 
 
 def _import_jax(load):
-    from gresize_vgpu import report
+    from gresize_vgpu import guard
 
     from . import watch
 
-    report.quietly(watch.prepare)
+    guard.quietly(watch.prepare)
     load()
-    report.quietly(watch.start)
+    guard.quietly(watch.start)
 
 
 def _saw_tensorflow(_):

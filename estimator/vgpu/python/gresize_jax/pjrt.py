@@ -1,7 +1,7 @@
 """What the native layer has seen XLA execute."""
 import ctypes
 
-from gresize_vgpu import report as shared
+from gresize_vgpu import native
 
 MOST = 4096
 NAME_BYTES = 96
@@ -33,11 +33,11 @@ class Computation(ctypes.Structure):
 
 def computations():
     """In the order of their first executions."""
-    native = shared.library()
-    if native is None:
+    layer = native.library()
+    if layer is None:
         return []
     room = (Computation * MOST)()
-    return list(room[: min(native.gresize_pjrt_computations(room, MOST), MOST)])
+    return list(room[: min(layer.gresize_pjrt_computations(room, MOST), MOST)])
 
 
 def steps(found):
@@ -50,8 +50,8 @@ class Counts:
     """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen."""
 
     def __init__(self):
-        native = shared.library()
+        layer = native.library()
         numbers = (ctypes.c_int64 * 4)(0, 0, 0, -1)
-        if native is not None:
-            native.gresize_pjrt_counts(numbers)
+        if layer is not None:
+            layer.gresize_pjrt_counts(numbers)
         self.executions, self.values, self.arrays, self.minor = numbers

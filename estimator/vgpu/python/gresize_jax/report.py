@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from gresize_vgpu import report as shared
+from gresize_vgpu import exceptions, guard, native, report_file, settings
 
 from . import pjrt
 
@@ -42,7 +42,7 @@ def backends():
 def failures():
     """What backends that did not start said."""
     bridge = sys.modules.get("jax._src.xla_bridge")
-    return {str(name): shared.summary(text) for name, text in (getattr(bridge, "_backend_errors", None) or {}).items()}
+    return {str(name): exceptions.summary(text) for name, text in (getattr(bridge, "_backend_errors", None) or {}).items()}
 
 
 def card_devices():
@@ -82,7 +82,7 @@ def devices():
 def exception(value):
     if value is None:
         return None
-    text = shared.summary(value)
+    text = exceptions.summary(value)
     return {"type": type(value).__name__, "text": text, "out_of_memory": OUT_OF_MEMORY in text}
 
 
@@ -93,7 +93,7 @@ def preallocates():
 def write(watch, reason, raised=None):
     """Write the report of this process; a fault here is never the program's."""
     try:
-        shared.flush_native()
+        native.flush()
         goes_on = watch.first_answer is not None and reason == "running"
         if goes_on:
             reason = "stopped"  # the first answer stands
@@ -129,12 +129,12 @@ def write(watch, reason, raised=None):
             "host_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "began_unix": round(watch.began_unix, 3),
             "wall_seconds": round(time.monotonic() - watch.begin, 3),
-            "virtual": shared.library() is not None,
-            "environment_kept": shared.environment_kept(),
+            "virtual": native.library() is not None,
+            "environment_kept": settings.environment_kept(),
         }
-        shared.write_file("jax-%d.json" % os.getpid(), [json.dumps(content)])
+        report_file.write("jax-%d.json" % os.getpid(), [json.dumps(content)])
     except Exception:
-        shared.complain()
+        guard.complain()
 
 
 def write_tensorflow():
@@ -143,6 +143,6 @@ def write_tensorflow():
         content = {"schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "reason": "tensorflow", "tensorflow": version_of("tensorflow")}
         name = "jax-%d.json" % os.getpid()
         if not os.path.exists(os.path.join(os.environ.get("GRESIZE_VGPU_REPORT_DIR", ""), name)):
-            shared.write_file(name, [json.dumps(content)])
+            report_file.write(name, [json.dumps(content)])
     except Exception:
-        shared.complain()
+        guard.complain()

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from gresize_vgpu import report as shared
+from gresize_vgpu import guard, report_file, settings
 
 from . import pjrt, report
 
@@ -28,8 +28,8 @@ class Watch:
     """The state of one process. Nothing that it does may reach the user's program as an exception."""
 
     def __init__(self):
-        self.wanted_steps = shared.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
-        self.seconds = shared.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
+        self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
+        self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.lock = threading.RLock()
@@ -89,9 +89,9 @@ class Watch:
                 return
             self.done = True
             try:
-                shared.hide_from_measurement()
+                report_file.hide_from_measurement()
                 report.write(self, reason)
-                shared.flush_streams()
+                report_file.flush_streams()
             finally:
                 os._exit(0)
 
@@ -102,10 +102,10 @@ class Watch:
                 return
             self.done = True
             raised = getattr(sys, "last_value", None)
-            name = shared.hide_from_measurement()
+            name = report_file.hide_from_measurement()
             if report.backends():
                 report.write(self, "exit" if raised is None else "exception", raised)
-            shared.show_to_measurement(name)
+            report_file.show_to_measurement(name)
 
     def after_fork(self):
         """JAX does not work in a forked child: what the child does is the parent's business."""
@@ -117,7 +117,7 @@ def _budget(watch):
     while not watch.done:
         with watch.lock:
             if not watch.done:
-                shared.quietly(watch.look)
+                guard.quietly(watch.look)
         time.sleep(LOOKS_EVERY_SECONDS)
 
 
@@ -150,9 +150,9 @@ def start():
     import atexit
 
     watch = Watch()
-    shared.quietly(_hook_visible)
+    guard.quietly(_hook_visible)
     for name in ("__bool__", "__index__"):
-        shared.quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
-    atexit.register(shared.quietly, watch.finish)
+        guard.quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
+    atexit.register(guard.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)
     threading.Thread(target=_budget, args=(watch,), name="gresize-jax", daemon=True).start()

@@ -1,7 +1,7 @@
 """The doors by which a tensor of the card comes to the host, other than those of shadow_calls.py: it holds there what is known of it."""
 import functools
 
-from . import report
+from . import guard
 
 
 def install(calls):
@@ -44,7 +44,7 @@ def _numbers(calls, parts):
     try:
         return [part.item() for part in parts]
     except Exception:
-        report.complain()
+        guard.complain()
         return None
 
 

@@ -1,7 +1,7 @@
 """Checks of PyTorch's own, which a working program passes: what asks in C++ is told so by the native layer, what asks in Python is here."""
 import functools
 
-from . import asked, report
+from . import asked, native
 from .shadow import MOST_ELEMENTS
 from .values import Decisions
 
@@ -9,7 +9,7 @@ from .values import Decisions
 def install(calls):
     """Functions of PyTorch that check, and torch.equal, which programs check by."""
     torch, shadow = calls.torch, calls.shadow
-    report.let_checks_pass(True)
+    native.let_checks_pass(True)
     calls.both("equal", _equal(calls))
     calls.both("multinomial", _multinomial(shadow))
     calls.replace(torch, "segment_reduce", _counted(shadow))
@@ -32,13 +32,13 @@ def passing(shadow):
         def check(*args, **kwargs):
             shadow.policy.healthy += 1
             if not shadow.on:
-                report.let_checks_pass(True)
+                native.let_checks_pass(True)
             try:
                 return original(*args, **kwargs)
             finally:
                 shadow.policy.healthy -= 1
                 if not shadow.on:
-                    report.let_checks_pass(False)
+                    native.let_checks_pass(False)
 
         return check
 
@@ -102,9 +102,9 @@ def _equal(calls):
     def make(original):
         @functools.wraps(original)
         def equal(*args, **kwargs):
-            before = report.unknown_reads()
+            before = native.unknown_reads()
             result = original(*args, **kwargs)
-            if not shadow.on or report.unknown_reads() == before:
+            if not shadow.on or native.unknown_reads() == before:
                 return result  # of the host, of other sizes, or the same
             plan = shadow.plan(args, kwargs)
             known = shadow.compute(original, *plan.args, **plan.kwargs) if plan is not None else None

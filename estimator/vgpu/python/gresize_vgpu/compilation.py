@@ -3,7 +3,7 @@ import functools
 import importlib
 import sys
 
-from . import around_import, report
+from . import around_import, guard
 
 COMPILER = "torch._dynamo"
 DYNAMO = COMPILER + ".eval_frame"
@@ -23,7 +23,7 @@ def before_scripts(torch, retire):
         try:
             retire()
         except Exception:
-            report.complain()
+            guard.complain()
         if len(args) <= SCRIPT_FRAMES:  # names are looked up in the frame that calls, which is one further
             kwargs["_frames_up"] = kwargs.get("_frames_up", 0) + 1
         return original(*args, **kwargs)
@@ -39,7 +39,7 @@ def before(torch, retire):
             try:
                 retire(args[0] if args else kwargs.get("model"))
             except Exception:
-                report.complain()
+                guard.complain()
             return original(*args, **kwargs)
 
         # Not functools.wraps: what looks at the wrapped function's own code must find it.

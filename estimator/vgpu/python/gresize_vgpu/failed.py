@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 
-from . import report
+from . import exceptions, guard, report, report_file, settings
 
 MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x15: "ppc64", 0xF3: "riscv64", 0x03: "i386"}
 
@@ -48,11 +48,11 @@ def note(exception):
             "schema": report.SCHEMA,
             "pid": os.getpid(),
             "reason": "import_failed",
-            "exception": {"type": type(exception).__name__, "text": (lines[0] if lines else "")[: report.MOST_TEXT]},
+            "exception": {"type": type(exception).__name__, "text": (lines[0] if lines else "")[: exceptions.MOST_TEXT]},
             "python": platform.python_version(),
-            "environment_kept": report.environment_kept(),
+            "environment_kept": settings.environment_kept(),
             "foreign": "%s is for %s" % foreign if foreign else "",
         }
-        report.write_file("python-%d.json" % os.getpid(), [json.dumps(content)])
+        report_file.write("python-%d.json" % os.getpid(), [json.dumps(content)])
     except Exception:
-        report.complain()
+        guard.complain()

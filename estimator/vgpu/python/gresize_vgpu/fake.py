@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 
-from . import redirect, report
+from . import exceptions, guard, native, redirect, report_file, settings
 
 SCHEMA = "gresize.fake/1"
 WHOLE, PUBLISHED = "whole", "published"
@@ -62,7 +62,7 @@ class Fake:
         from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
         self.torch = torch
-        self.form = PUBLISHED if report.wants_part(PUBLISHED) else WHOLE
+        self.form = PUBLISHED if settings.wants_part(PUBLISHED) else WHOLE
         self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS)
         self.begin = time.monotonic()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -118,7 +118,7 @@ class Fake:
                         result = func(*args, **kwargs)
                 except Exception as e:
                     if not state.without_content and type(e).__module__.startswith("torch._subclasses"):
-                        state.without_content = str(func)[: report.MOST_TEXT]
+                        state.without_content = str(func)[: exceptions.MOST_TEXT]
                     raise
                 count(result)
                 return result
@@ -160,8 +160,8 @@ class Fake:
                 if not self.done:
                     self.done = True
                     self.write(reason)
-                    report.flush_native()
-                report.flush_streams()
+                    native.flush()
+                report_file.flush_streams()
             finally:
                 os._exit(0)
 
@@ -171,7 +171,7 @@ class Fake:
                 self.done = True
                 exception = getattr(sys, "last_value", None)
                 self.write("exit" if exception is None else "exception", exception)
-                report.flush_native()
+                native.flush()
 
     def write(self, reason, exception=None):
         try:
@@ -180,12 +180,12 @@ class Fake:
                 "pid": os.getpid(),
                 "form": self.form,
                 "reason": reason,
-                "exception": report._exception(self.torch, exception),
+                "exception": exceptions.described(self.torch, exception),
                 "without_content": self.without_content,
                 "python": platform.python_version(),
                 "torch": str(self.torch.__version__),
                 "cuda": self.torch.version.cuda,
-                "world_size": report.integer("WORLD_SIZE"),
+                "world_size": settings.integer("WORLD_SIZE"),
                 "steps": self.steps,
                 "backward_calls": self.backward_calls,
                 "after_forward_bytes": self.after_forward,
@@ -195,9 +195,9 @@ class Fake:
                 "replaced": sorted(self.replaced),
                 "wall_seconds": round(time.monotonic() - self.begin, 3),
             }
-            report.write_file("fake-%d.json" % os.getpid(), [json.dumps(content)])
+            report_file.write("fake-%d.json" % os.getpid(), [json.dumps(content)])
         except Exception:
-            report.complain()
+            guard.complain()
 
 
 def _first(torch, output, depth=0):

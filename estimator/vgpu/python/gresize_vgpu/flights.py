@@ -6,7 +6,7 @@ that was recorded on another stream out again only when that has passed it: how 
 import functools
 import sys
 
-from . import report, sources
+from . import native, sources
 
 # A thousand of what is smaller are within what an upper end holds.
 LEAST_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class Flights:
 
     def step(self):
         """A training step has ended."""
-        reads = report.unknown_reads() + report.all_reads()
+        reads = native.unknown_reads() + native.all_reads()
         flown = self.bytes >= LEAST_BYTES and not self.waits and reads == self.reads
         self.dry, self.dry_bytes = (self.dry + 1 if flown else 0), self.bytes
         self.bytes, self.waits, self.reads = 0, 0, reads

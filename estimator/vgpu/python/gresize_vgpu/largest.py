@@ -8,7 +8,7 @@ import random
 import sys
 import time
 
-from . import report, steadiness
+from . import guard, steadiness
 
 # As many samples from everywhere, all alike, say that the others are as well.
 ALIKE = 48
@@ -36,7 +36,7 @@ def find(iterator, count, seconds):
     try:
         return _find(dataset, collate, count, seconds)
     except Exception:  # a sample that cannot be had, or a batch that cannot be of one sample
-        report.complain()
+        guard.complain()
         return None
     finally:
         _restore(kept)

@@ -5,7 +5,7 @@ here touches what the program computes. Only where GRESIZE_PROBE_PARTS names mod
 """
 import weakref
 
-from . import compilation, report
+from . import compilation, guard
 
 SCHEMA = 1
 MOST_ROWS = 20000
@@ -65,14 +65,14 @@ class Layers:
 
         def enter(m, args):
             if id(m) not in self.by_id:
-                report.quietly(self.add_root, m)
+                guard.quietly(self.add_root, m)
 
         def leave(m, args, kwargs, output):
             row = self.by_id.get(id(m))
             if row is not None:
                 row.calls += 1
                 if row.seen != SEEN:
-                    report.quietly(self._look, row, m, args, kwargs, output)
+                    guard.quietly(self._look, row, m, args, kwargs, output)
 
         self.hooks = [module.register_module_forward_pre_hook(enter)]
         try:
@@ -88,7 +88,7 @@ class Layers:
         self.hooks = []
         self.compiled = True
         if isinstance(target, self.torch.nn.Module) and id(target) not in self.by_id:
-            report.quietly(self.add_root, target)
+            guard.quietly(self.add_root, target)
 
     # -- networks
 
@@ -201,7 +201,7 @@ class Layers:
         yield {"modules": SCHEMA, "steps": steps, "compiled": self.compiled, "left_out": self.left_out}
         for root in self.roots:
             if not root.totals:
-                report.quietly(self._count, root)
+                guard.quietly(self._count, root)
             whole = {"root": root.number, "calls": root.rows[0].calls, "with_grad": root.done == SEEN}
             whole["class"] = root.rows[0].facts["class"]
             whole.update(root.rows[0].shapes)

@@ -6,7 +6,7 @@ parameter) are laid beside it. Nothing here may allocate or free memory of the G
 import os
 import weakref
 
-from . import compilation, report
+from . import allocator, compilation, guard
 
 MOST_EVENTS = 500000
 # After so many notes the rest of the run has no names; sizes are in the history all the same.
@@ -81,13 +81,13 @@ class Ledger:
                     path = self._add_root(m)
                 self.mark("enter", self.name(path))
             except Exception:
-                report.complain()
+                guard.complain()
 
         def leave(m, args, output):
             try:
                 self.mark("leave")
             except Exception:
-                report.complain()
+                guard.complain()
 
         self.hooks = [
             module.register_module_forward_pre_hook(enter),
@@ -161,7 +161,7 @@ class Ledger:
                 "device": device,
                 "conf": conf,
                 "expandable_segments": expandable,
-                "fraction": report.memory_fraction(torch, device),
+                "fraction": allocator.memory_fraction(torch, device),
                 "total_bytes": torch.cuda.get_device_properties(device).total_memory,
                 "free_bytes": self.free_at_start.get(device, 0),
                 "allocations": blocks.get("allocated", 0),

@@ -1,7 +1,7 @@
 """Lengths that an operator reads from the card by itself: PyTorch's C++ copies them to the host where no Python function sees it."""
 import functools
 
-from . import report
+from . import guard
 
 
 def install(calls):
@@ -18,7 +18,7 @@ def _ctc(calls, original):
             try:
                 mirrors = _mirrors(calls, log_probs, targets, input_lengths, target_lengths)
             except Exception:
-                report.complain()
+                guard.complain()
         if not mirrors:
             return original(log_probs, targets, input_lengths, target_lengths, *args, **kwargs)
         with shadow.showing(mirrors):

@@ -6,7 +6,7 @@ give the host's time. Shapes are looked at, tensors are never kept. Only where G
 import ctypes
 import time
 
-from . import report
+from . import guard, native, settings
 
 VERSION = 1
 # The step that is looked at follows this one: state of optimizers is there, and the allocator is at rest.
@@ -105,7 +105,7 @@ class Grids:
     """What was launched so far, as the native layer counts it."""
 
     def __init__(self):
-        self.native = report.library()
+        self.native = native.library()
         self.ask = getattr(self.native, "gresize_vgpu_grids", None)
         self.count, self.blocks = ctypes.c_uint64(), ctypes.c_uint64()
 
@@ -178,7 +178,7 @@ class Operators:
                     after = grids.read()
                     note(function, args, kwargs or {}, out, after[0] - before[0], after[1] - before[1])
                 except Exception:
-                    report.complain()
+                    guard.complain()
                 return out
 
         global looking
@@ -282,6 +282,6 @@ class Operators:
         }
         for (name, kind, dtype, flops, size, launches, blocks), count in self.kinds.items():
             yield {"op": name, "kind": kind, "dtype": dtype, "flops": flops, "bytes": size, "launches": launches, "blocks": blocks, "count": count}
-        if report.wants_part("saved"):
+        if settings.wants_part("saved"):
             for first in range(0, len(self.calls), CALLS_IN_A_LINE):
                 yield {"calls": self.calls[first : first + CALLS_IN_A_LINE]}

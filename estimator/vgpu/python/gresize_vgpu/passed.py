@@ -11,7 +11,7 @@ from importlib.machinery import SourceFileLoader
 
 from gresize_imports import found_behind
 
-from . import report, sources
+from . import native, sources
 
 # Tools that have no name of their own in sys.monitoring: 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers.
 TOOLS = (4, 3)
@@ -78,10 +78,10 @@ class Passed:
         self._lost = lambda: False
 
     def _trace(self, frame):
-        follow = getattr(report.library(), "gresize_vgpu_follow_lines", None)
+        follow = getattr(native.library(), "gresize_vgpu_follow_lines", None)
         if sys.gettrace() is not None or follow is None:
             return
-        follow = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.py_object)(("gresize_vgpu_follow_lines", report.library()))
+        follow = ctypes.PYFUNCTYPE(ctypes.c_bool, ctypes.py_object)(("gresize_vgpu_follow_lines", native.library()))
 
         def told(code, line):
             try:

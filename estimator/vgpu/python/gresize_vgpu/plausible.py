@@ -9,7 +9,7 @@ import functools
 import math
 import weakref
 
-from . import report
+from . import guard
 from .policy import HALF, HIGH
 from .ranges import ALIKE
 from .shadow import MOST_ELEMENTS, MOST_FLOATS, ByTensor
@@ -88,7 +88,7 @@ class Plausible(ByTensor):
                     try:
                         note(result, *args, **kwargs)
                     except Exception:
-                        report.complain()
+                        guard.complain()
                 return result
 
             return call

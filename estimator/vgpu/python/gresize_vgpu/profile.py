@@ -18,7 +18,7 @@ import time
 import warnings
 import weakref
 
-from . import redirect, report
+from . import allocator, exceptions, guard, native, redirect, report_file, settings
 
 SCHEMA = "gresize.profile/1"
 WHOLE, PUBLISHED = "whole", "published"
@@ -104,8 +104,8 @@ class Profile:
                     self.done = True
                     self.export()
                     self.write(reason)
-                    report.flush_native()
-                report.flush_streams()
+                    native.flush()
+                report_file.flush_streams()
                 _end_children()
             finally:
                 os._exit(0)
@@ -120,7 +120,7 @@ class Profile:
             if exception is None and threading.get_ident() == self.thread:
                 self.export()
             self.write("exit" if exception is None else "exception", exception)
-            report.flush_native()
+            native.flush()
 
     def export(self):
         if self.profiler is None or not os.environ.get("GRESIZE_VGPU_REPORT_DIR"):
@@ -136,7 +136,7 @@ class Profile:
             self.trace = self.pack(path)
         except Exception:
             self.trace = "failed"
-            report.complain()
+            guard.complain()
         finally:
             shutil.rmtree(place, ignore_errors=True)
 
@@ -206,12 +206,12 @@ class Profile:
                 "pid": os.getpid(),
                 "ppid": os.getppid(),
                 "reason": reason,
-                "exception": report._exception(torch, exception),
+                "exception": exceptions.described(torch, exception),
                 "python": platform.python_version(),
                 "torch": str(torch.__version__),
                 "cuda": torch.version.cuda,
-                "rank": report.integer("RANK"),
-                "world_size": report.integer("WORLD_SIZE"),
+                "rank": settings.integer("RANK"),
+                "world_size": settings.integer("WORLD_SIZE"),
                 "recording": self.recording,
                 "steps": self.steps,
                 "iterations": self.iterations,
@@ -222,13 +222,13 @@ class Profile:
                 "moved": self.state.moved,
                 "replaced": sorted(self.state.replaced),
                 "left_on_gpu_bytes": _left_on_gpu(torch),
-                "host_peak_bytes": report._host_peak_bytes(),
+                "host_peak_bytes": report_file.host_peak_bytes(),
                 "began_unix": round(self.began_unix, 3),
                 "wall_seconds": round(time.monotonic() - self.begin, 3),
             }
-            report.write_file("profile-%d.json" % os.getpid(), [json.dumps(content)])
+            report_file.write("profile-%d.json" % os.getpid(), [json.dumps(content)])
         except Exception:
-            report.complain()
+            guard.complain()
 
 
 def _number(name, fallback):
@@ -243,7 +243,7 @@ def _left_on_gpu(torch):
     """What was not led to the CPU."""
     if not torch.version.cuda or not torch.cuda.is_initialized():
         return 0
-    return sum(report.memory_stats(torch, d).get("allocated_bytes.all.peak", 0) for d in range(torch.cuda.device_count()))
+    return sum(allocator.memory_stats(torch, d).get("allocated_bytes.all.peak", 0) for d in range(torch.cuda.device_count()))
 
 
 def _end_children():
@@ -259,8 +259,8 @@ def _hook_optimizers(profile, torch):
     @functools.wraps(original_init)
     def init(self, *args, **kwargs):
         original_init(self, *args, **kwargs)
-        report.quietly(_wrap_step, profile, type(self))
-        report.quietly(profile.on_optimizer, self)
+        guard.quietly(_wrap_step, profile, type(self))
+        guard.quietly(profile.on_optimizer, self)
 
     optimizer_class.__init__ = init
     if profile.recording == WHOLE:
@@ -294,7 +294,7 @@ def _wrap_step(profile, cls):
             result = original(self, *args, **kwargs)
         finally:
             profile.state.local.stepping = False
-        report.quietly(profile.on_step, self)
+        guard.quietly(profile.on_step, self)
         return result
 
     step._gresize = True
@@ -325,8 +325,8 @@ def _budget(profile):
 def start(torch):
     """Called once torch has been imported."""
     profile = Profile(torch)
-    atexit.register(report.quietly, profile.finish)
-    report.quietly(_hook_optimizers, profile, torch)
-    report.quietly(_hook_backward, profile, torch)
-    report.quietly(profile.write, "running")
+    atexit.register(guard.quietly, profile.finish)
+    guard.quietly(_hook_optimizers, profile, torch)
+    guard.quietly(_hook_backward, profile, torch)
+    guard.quietly(profile.write, "running")
     threading.Thread(target=_budget, args=(profile,), name="gresize-budget", daemon=True).start()

@@ -10,7 +10,7 @@ import ctypes
 import time
 import weakref
 
-from . import ranges, report
+from . import guard, native, ranges
 from .policy import MOST_ROUTES
 
 # Larger tensors are not followed: they cost time, and what is decided by them is bounded by their size.
@@ -141,7 +141,7 @@ class Shadow(ByTensor):
                 view.taint = other.taint
                 return view
         except Exception:
-            report.complain()
+            guard.complain()
         return None
 
     def small(self, tensor, made=False):
@@ -167,7 +167,7 @@ class Shadow(ByTensor):
         if not 0 < size <= MOST_LEARNT_BYTES or not tensor.is_contiguous():
             return
         held = ctypes.create_string_buffer(size)
-        if report.peek(held, tensor.data_ptr(), size):
+        if native.peek(held, tensor.data_ptr(), size):
             mirror = self.compute(lambda: self.torch.frombuffer(bytearray(held.raw), dtype=tensor.dtype).view(tensor.shape))
             if mirror is not None:
                 self.put(tensor, mirror, KNOWN)
@@ -247,7 +247,7 @@ class Shadow(ByTensor):
             with torch.inference_mode(False), torch.no_grad():
                 return function(*args, **kwargs)
         except Exception:  # such as an index that a policy put out of range
-            report.complain()
+            guard.complain()
             return None
 
     def spend(self):
@@ -259,7 +259,7 @@ class Shadow(ByTensor):
     def stop(self, why):
         """Answer nothing from now on: what was known is not, and the sizes of the tensors bound it."""
         self.on = False
-        report.let_checks_pass(False)
+        native.let_checks_pass(False)
         self.stopped = self.stopped or why
         self.table.clear()
 
@@ -387,7 +387,7 @@ class _Answering:
     __slots__ = ("give", "values")
 
     def __init__(self, shadow, values):
-        library = report.library()
+        library = native.library()
         self.give = library.gresize_vgpu_answer if library is not None else None
         self.values = values
 
@@ -408,7 +408,7 @@ class _Showing:
     __slots__ = ("give", "copies")
 
     def __init__(self, mirrors):
-        library = report.library()
+        library = native.library()
         self.give = library.gresize_vgpu_answer_arrays if library is not None else None
         self.copies = [m.contiguous() for m in mirrors if m.numel()]
 

@@ -3,7 +3,7 @@ import functools
 import sys
 import types
 
-from . import arrivals, checks, lengths, ranges, report, rows, sized, slots, sparse
+from . import arrivals, checks, guard, lengths, native, ranges, rows, sized, slots, sparse
 from .shadow import GUESSED, KNOWN, MOST_ELEMENTS, NUMBER, WORD, Shadow, Taint
 from .plausible import Plausible
 from .policy import Policy
@@ -107,7 +107,7 @@ class Calls:
             if operator is not None:
                 builtins._register_builtin(follower, operator)
         except Exception:  # a release that keeps this elsewhere
-            report.complain()
+            guard.complain()
 
     def both(self, name, make):
         for owner in (self.torch, self.torch.Tensor):
@@ -210,7 +210,7 @@ class Calls:
                 try:
                     function(first, args, kwargs)
                 except Exception:
-                    report.complain()
+                    guard.complain()
 
         return guess
 
@@ -221,7 +221,7 @@ class Calls:
 
             _device_constructors()
         except Exception:  # a release that keeps this elsewhere
-            report.complain()
+            guard.complain()
 
     def install(self):
         self._tell_default_device()
@@ -400,10 +400,10 @@ class Calls:
 
     def reading(self, original, *args, **kwargs):
         """Call, and note whether the card gave what the host had put there."""
-        before, small = report.unknown_reads(), report.all_reads()
+        before, small = native.unknown_reads(), native.all_reads()
         result = original(*args, **kwargs)
-        self.read_true = report.unknown_reads() == before
-        self.read_small = report.all_reads() - small
+        self.read_true = native.unknown_reads() == before
+        self.read_small = native.all_reads() - small
         return result
 
     def moved(self, original):

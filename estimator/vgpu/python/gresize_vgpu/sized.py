@@ -2,7 +2,7 @@
 import functools
 import warnings
 
-from . import ranges, report
+from . import native, ranges
 from .shadow import NUMBER
 
 
@@ -59,9 +59,9 @@ def _install_number(calls):
                 return max(int(entry.mirror), shadow.policy.number(1))
             with shadow.showing([entry.mirror]):
                 return read(tensor)
-        before = report.unknown_reads()
+        before = native.unknown_reads()
         value = read(tensor)
-        if report.unknown_reads() == before or tensor.dtype is torch.bool:
+        if native.unknown_reads() == before or tensor.dtype is torch.bool:
             return value
         if tensor.is_floating_point():
             return calls.plausible.value(tensor)

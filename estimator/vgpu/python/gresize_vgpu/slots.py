@@ -6,7 +6,7 @@ and torch.tensor([a, b]) takes what is a sequence apart, which a tensor of one n
 import ctypes
 import sys
 
-from . import report
+from . import guard
 
 # In PyTypeObject and PySequenceMethods, the same in every CPython since 3.8 but the ones without a global lock; what is found there is looked at first.
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -43,7 +43,7 @@ def no_sequence(torch):
             if slot is not None and slot.value == put.value and not _has_own(kind, torch.Tensor):
                 slot.value = None
     except Exception:
-        report.complain()
+        guard.complain()
 
 
 def _has_own(kind, base):

@@ -5,7 +5,7 @@ hardly any to all, and the estimate says that it went by that.
 """
 import functools
 
-from . import report
+from . import guard
 from .shadow import ByTensor
 
 # They join equal entries first, of any of their arguments.
@@ -140,7 +140,7 @@ class Sparse(ByTensor):
                     if counts and multiplied and self.torch.is_grad_enabled() and any(isinstance(a, tensor) and a.requires_grad for a in args):
                         self.shadow.use("sparse_backward")
                 except Exception:
-                    report.complain()
+                    guard.complain()
             if not counts:
                 return original(*args, **kwargs)
             with self.shadow.answering(counts):

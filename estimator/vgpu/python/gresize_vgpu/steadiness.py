@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from . import report
+from . import guard
 
 # Steps in a row that end with more allocated than the one before.
 GROWING_STEPS = 3
@@ -191,7 +191,7 @@ class Steadiness:
                     if self.varies is not None:
                         return
             except Exception:
-                report.complain()
+                guard.complain()
 
 
 def source(loader):

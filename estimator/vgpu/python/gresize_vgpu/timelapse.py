@@ -8,7 +8,7 @@ import gc
 import os
 import time
 
-from . import report
+from . import exceptions
 
 # Without anything new for so long, of the processor's time and by the clock, or for so many times what the first answer took, it ends.
 LEAST_QUIET_SECONDS, LEAST_WAITED_SECONDS = 5.0, 8.0
@@ -101,7 +101,7 @@ class TimeLapse:
     def end(self, exception):
         """The program has ended by itself."""
         self.failure = getattr(exception, "__traceback__", None)
-        self.ended = "program" if exception is None else ("%s: %s" % (type(exception).__name__, report.summary(exception)))[:200]
+        self.ended = "program" if exception is None else ("%s: %s" % (type(exception).__name__, exceptions.summary(exception)))[:200]
 
     def whole(self):
         """Whether the program was followed to its own end."""

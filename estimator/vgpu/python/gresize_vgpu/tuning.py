@@ -9,7 +9,7 @@ import inspect
 import os
 import sys
 
-from . import after_import, report, values
+from . import after_import, guard, native, values
 
 # As many candidates are compiled and timed where nothing but time tells them apart.
 KEPT = 2
@@ -84,12 +84,12 @@ def _kind(choice):
 
 def _unwatched(function, *args, **kwargs):
     """What the compiler reads and compares while it chooses is no decision of the program."""
-    decisions, reads = values.Decisions.count, report.all_reads()
+    decisions, reads = values.Decisions.count, native.all_reads()
     try:
         return function(*args, **kwargs)
     finally:
         values.Decisions.count = decisions
-        values.Decisions.watched_reads += report.all_reads() - reads
+        values.Decisions.watched_reads += native.all_reads() - reads
 
 
 def hook_selection(module):
@@ -116,7 +116,7 @@ def hook_selection(module):
                     bound.arguments["return_multi_template"] = False
                 args, kwargs = bound.args[1:], bound.kwargs
         except Exception:
-            report.complain()
+            guard.complain()
         return _unwatched(original, self, *args, **kwargs)
 
     selector.__call__ = select
@@ -140,7 +140,7 @@ def hook_heuristics(module):
                 Choices.kernel_lists += 1
             args, kwargs = bound.args, bound.kwargs
         except Exception:
-            report.complain()
+            guard.complain()
         return original(*args, **kwargs)
 
     module.cached_autotune = cached_autotune

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from . import report, steadiness
+from . import guard, steadiness
 
 MOST_SECONDS = 1.0
 MOST_LOADERS = 8
@@ -55,4 +55,4 @@ def _ask(waiting, largest, found, deadline):
                 if time.monotonic() > deadline:
                     return
         except Exception:
-            report.complain()
+            guard.complain()

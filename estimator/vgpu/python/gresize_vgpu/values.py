@@ -11,7 +11,7 @@ import sys
 import tempfile
 import weakref
 
-from . import after_import, around_import, asked, report
+from . import after_import, around_import, asked, native
 from .shadow import NUMBER
 
 
@@ -164,28 +164,28 @@ def hook_tensors(torch, calls):
     def read(self, original):
         """The true value, or what the policy says, and whether it is true."""
         entry = shadow.find(self)
-        before, small = report.unknown_reads(), report.all_reads()
+        before, small = native.unknown_reads(), native.all_reads()
         shadow.read_by_python += 1
         try:
             value = original(self)
         finally:
             shadow.read_by_python -= 1
         if entry is not None:
-            Decisions.watched_reads += report.all_reads() - small
+            Decisions.watched_reads += native.all_reads() - small
             return getattr(entry.mirror, original.__name__)(), not entry.taint.kind
-        return value, report.unknown_reads() == before
+        return value, native.unknown_reads() == before
 
     @functools.wraps(original_item)
     def item(self):
         if not self.is_cuda or not shadow.on:
             return original_item(self)
-        small = report.all_reads()
+        small = native.all_reads()
         value, true = read(self, original_item)
         if true:
             return value
         if type(value) is float:
             known = shadow.find(self)
-            Decisions.watched_reads += report.all_reads() - small if known is None else 0
+            Decisions.watched_reads += native.all_reads() - small if known is None else 0
             return ReadFloat(value if known is not None else calls.plausible.value(self))
         if type(value) is bool:
             Decisions.note()
@@ -202,11 +202,11 @@ def hook_tensors(torch, calls):
     def as_bool(self):
         if not self.is_cuda or not shadow.on or self.numel() != 1:
             return original_bool(self)
-        small, entry = report.all_reads(), shadow.find(self)
+        small, entry = native.all_reads(), shadow.find(self)
         value, true = read(self, original_bool)
         if not true:
             if entry is None:
-                Decisions.watched_reads += report.all_reads() - small
+                Decisions.watched_reads += native.all_reads() - small
                 value = shadow.policy.true()
             if shadow.policy.healthy:
                 return True
@@ -243,13 +243,13 @@ def hook_tensors(torch, calls):
     def printed(original):
         @functools.wraps(original)
         def text(*args, **kwargs):
-            small = report.all_reads()
+            small = native.all_reads()
             shadow.silent += 1
             try:
                 return original(*args, **kwargs)
             finally:
                 shadow.silent -= 1
-                Decisions.watched_reads += report.all_reads() - small
+                Decisions.watched_reads += native.all_reads() - small
 
         return text
 
@@ -284,13 +284,13 @@ class Saves:
 
         @functools.wraps(original_save)
         def save(obj, f, *args, **kwargs):
-            before = report.all_reads()
+            before = native.all_reads()
             if isinstance(f, (str, os.PathLike)) and Decisions.count != self.seen:
                 f = self._place(f)
             try:
                 return original_save(obj, f, *args, **kwargs)
             finally:
-                Decisions.watched_reads += report.all_reads() - before
+                Decisions.watched_reads += native.all_reads() - before
 
         @functools.wraps(original_load)
         def load(f, *args, **kwargs):

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 
-from . import after_import, afterwards, around, blocks, compilation, counters, flights, layers, ledger, loops, operators, passed, phases, policy, ranks, releases, report, shadow_calls, steadiness, timelapse, tuning, unread, values
+from . import after_import, afterwards, allocator, around, blocks, compilation, counters, exceptions, flights, guard, layers, ledger, loops, native, operators, passed, phases, policy, ranks, report, report_file, settings, shadow_calls, steadiness, timelapse, tuning, unread, values
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -31,8 +31,8 @@ class Watch:
 
     def __init__(self, torch):
         self.torch = torch
-        self.wanted_steps = report.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
-        self.seconds = report.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
+        self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
+        self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.steps = 0
@@ -70,10 +70,10 @@ class Watch:
         self.ahead = blocks.Blocks({}, self.turns)  # what was not run, once that was looked at
         self.steps_in_all = counters.UNTOLD_STEPS
         self.ledger = ledger.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
-        self.layers = layers.Layers(torch) if report.wants_part("modules") else None
-        self.operators = operators.Operators(torch) if report.wants_part("operators") else None
-        self.rank = report.integer("RANK")
-        self.world_size = report.integer("WORLD_SIZE")
+        self.layers = layers.Layers(torch) if settings.wants_part("modules") else None
+        self.operators = operators.Operators(torch) if settings.wants_part("operators") else None
+        self.rank = settings.integer("RANK")
+        self.world_size = settings.integer("WORLD_SIZE")
 
     # -- peaks
 
@@ -122,7 +122,7 @@ class Watch:
         return self.phases.left_out or self.loops.left_out or self.loops.counters.left_out
 
     def keep_peaks(self, device):
-        stats = report.memory_stats(self.torch, device)
+        stats = allocator.memory_stats(self.torch, device)
         a, r = self.highest.get(device, (0, 0))
         self.highest[device] = (
             max(a, stats.get("allocated_bytes.all.peak", 0)),
@@ -158,15 +158,15 @@ class Watch:
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
             if self.ledger is not None:
-                report.quietly(self.ledger.mark, "optimizer_end")
+                guard.quietly(self.ledger.mark, "optimizer_end")
                 if not self.lapse.active or count <= OBSERVED_STEPS:
-                    report.quietly(self.ledger.observe, self.optimizers)
+                    guard.quietly(self.ledger.observe, self.optimizers)
                 if self.lapse.active:
-                    report.quietly(self.ledger.mark, "step", self.loops.steps)
+                    guard.quietly(self.ledger.mark, "step", self.loops.steps)
             if self.loops.steps == 1 and self.calls:
                 self.calls.rows.forget()
             if count == 1 and self.layers is not None:
-                report.quietly(self.layers.on_first_step, optimizer)
+                guard.quietly(self.layers.on_first_step, optimizer)
             if count <= self.steps:  # another optimizer of the same iteration
                 return
             self.steps = count
@@ -176,10 +176,10 @@ class Watch:
         if self.done or self.lapse.active:
             return
         if self.ledger is not None:
-            report.quietly(self.ledger.mark, "step", number)
+            guard.quietly(self.ledger.mark, "step", number)
         self.phases.step()
         if self.operators is not None:
-            report.quietly(self.operators.on_step, number)
+            guard.quietly(self.operators.on_step, number)
         self.looking(self._observe, sys._getframe())
         allocated, reserved = self.peaks()
         self.steadiness.step(*self.now)
@@ -188,7 +188,7 @@ class Watch:
             self.phases.cut(time.monotonic() - self.begin, together=True)
             self.peak_of_training = allocated
         if len(self.history) < report.MOST_STEPS:
-            self.history.append([number, allocated, reserved, report.values_read_back(self.decisions.watched_reads)])
+            self.history.append([number, allocated, reserved, native.values_read_back(self.decisions.watched_reads)])
         if self.cuda_used() and self._enough(number) and not self._wants_more(number):
             self._first_answer(allocated)
         elif len(self.history) < 2 or self.history[-1][1:3] != self.history[-2][1:3]:
@@ -212,7 +212,7 @@ class Watch:
         self.peak_of_training = allocated
         self.idle_at_first = [weakref.ref(o) for o in self._idle()]
         report.write(self, "stopped")
-        report.quietly(self._write_lists)
+        guard.quietly(self._write_lists)
         self.phases.go_on(self.lapse, self.loops)
         self.keep_time()
 
@@ -290,16 +290,16 @@ class Watch:
                 return
             self.done = True
             try:
-                report.hide_from_measurement()
+                report_file.hide_from_measurement()
                 report.write(self, reason)
                 if reason == "stopped":
                     self._look_beyond()
                     report.write(self, reason)
                 if not self.lapse.active or self.peaks()[0] > self.lapse.first_peak + timelapse.NEW_BYTES:
                     self._write_lists()
-                report.flush_streams()
+                report_file.flush_streams()
                 self.saves.clean()
-                report.quietly(ranks.leave)
+                guard.quietly(ranks.leave)
                 self._end_children()
             finally:
                 os._exit(0)
@@ -349,22 +349,22 @@ class Watch:
 
     def fault(self, e):
         """A look that failed has seen nothing: no answer may rest on it."""
-        report.complain()
+        guard.complain()
         text = "what comes later could not be looked at (%s)" % type(e).__name__
         if text not in self.faults:
             self.faults.append(text)
 
     def _write_lists(self):
         if self.ledger is not None and self.cuda_used():
-            report.write_lines("events", self.ledger.lines())
+            report_file.write_lines("events", self.ledger.lines())
         if self.layers is not None and self.layers.roots:
-            report.write_lines("modules", self.layers.lines(self.steps))
+            report_file.write_lines("modules", self.layers.lines(self.steps))
         if self.operators is not None and self.cuda_used():
-            report.write_lines("operators", self.operators.lines())
+            report_file.write_lines("operators", self.operators.lines())
         for name in ("gresize_offload.recorder", "gresize_offload.swapper"):
             layer = sys.modules.get(name)
             if layer is not None and layer.current is not None:
-                report.write_lines("saved", layer.lines())
+                report_file.write_lines("saved", layer.lines())
 
     @staticmethod
     def _end_children():
@@ -389,16 +389,16 @@ class Watch:
                 self.lapse.end(exception)
                 gc.collect()  # what only looks at the program hold of it: its finalizers are seen, too
             lapse = self.lapse.active and (exception is not None or self.phases.turned or self.left_out())
-            if (lapse or self.phases.active and not self.lapse.active) and not report.is_out_of_memory(self.torch, exception):
+            if (lapse or self.phases.active and not self.lapse.active) and not exceptions.is_out_of_memory(self.torch, exception):
                 # Enough was seen before its epochs were cut short: what the program made of that is no fault of its own.
                 self.lapse.end(exception)
                 self.stop("stopped")
             self.done = True
-            name = report.hide_from_measurement()
+            name = report_file.hide_from_measurement()
             report.write(self, "exit" if exception is None else "exception", exception)
             self.saves.clean()
             self._write_lists()
-            report.show_to_measurement(name)
+            report_file.show_to_measurement(name)
 
     def after_fork(self):
         """A forked child counts for itself; its parent's timer and report are not its own."""
@@ -437,11 +437,11 @@ def _hook_backward(watch, torch):
     @functools.wraps(original)
     def backward(*args, **kwargs):
         if watch.ledger is not None:
-            report.quietly(watch.ledger.mark, "backward")
+            guard.quietly(watch.ledger.mark, "backward")
         result = original(*args, **kwargs)
         if watch.ledger is not None:
-            report.quietly(watch.ledger.mark, "backward_end")
-        report.quietly(watch.on_backward)
+            guard.quietly(watch.ledger.mark, "backward_end")
+        guard.quietly(watch.on_backward)
         return result
 
     torch.autograd.backward = backward
@@ -463,10 +463,10 @@ def _hook_optimizers(watch, torch):
     module = sys.modules.get("torch.optim.optimizer")
     register = getattr(module, "register_optimizer_step_post_hook", None)
     if register is not None:
-        register(lambda optimizer, args, kwargs: report.quietly(watch.on_optimizer_step, optimizer))
+        register(lambda optimizer, args, kwargs: guard.quietly(watch.on_optimizer_step, optimizer))
     before = getattr(module, "register_optimizer_step_pre_hook", None)
     if before is not None and watch.ledger is not None:
-        before(lambda optimizer, args, kwargs: report.quietly(watch.ledger.mark, "optimizer"))
+        before(lambda optimizer, args, kwargs: guard.quietly(watch.ledger.mark, "optimizer"))
 
 
 def _hook_scaler(watch, torch):
@@ -492,7 +492,7 @@ def _hook_resets(watch, torch):
             continue
 
         def reset(*args, _original=original):
-            report.quietly(watch.peaks)
+            guard.quietly(watch.peaks)
             return _original(*args)
 
         setattr(torch._C, name, reset)
@@ -508,41 +508,41 @@ def start(torch):
         return
     import atexit
 
-    atexit.register(report.quietly, watch.finish)
-    report.quietly(afterwards.hook_exit)
-    report.quietly(_hook_backward, watch, torch)
-    report.quietly(_hook_optimizers, watch, torch)
-    report.quietly(_hook_scaler, watch, torch)
-    report.quietly(_hook_resets, watch, torch)
-    report.quietly(releases.hook_memory_fraction, torch)
+    atexit.register(guard.quietly, watch.finish)
+    guard.quietly(afterwards.hook_exit)
+    guard.quietly(_hook_backward, watch, torch)
+    guard.quietly(_hook_optimizers, watch, torch)
+    guard.quietly(_hook_scaler, watch, torch)
+    guard.quietly(_hook_resets, watch, torch)
+    guard.quietly(allocator.hook_memory_fraction, torch)
     if watch.calls.shadow.policy.side != policy.OFF:
-        report.quietly(watch.calls.install)
-    report.quietly(watch.flights.hook, torch, watch.calls)
-    report.quietly(values.hook_tensors, torch, watch.calls)
-    report.quietly(watch.saves.hook, torch)
+        guard.quietly(watch.calls.install)
+    guard.quietly(watch.flights.hook, torch, watch.calls)
+    guard.quietly(values.hook_tensors, torch, watch.calls)
+    guard.quietly(watch.saves.hook, torch)
     # A compiler traces PyTorch's own functions; what follows values steps aside for it.
-    report.quietly(compilation.when_traced, torch, watch.calls)
-    report.quietly(compilation.before, torch, watch.passed.compiled)
-    report.quietly(compilation.before, torch, watch.loops.retire)
-    report.quietly(compilation.before_scripts, torch, watch.loops.retire)
-    report.quietly(watch.loaders.hook)
-    report.quietly(watch.phases.hook, torch)
-    report.quietly(tuning.watch_imports)
+    guard.quietly(compilation.when_traced, torch, watch.calls)
+    guard.quietly(compilation.before, torch, watch.passed.compiled)
+    guard.quietly(compilation.before, torch, watch.loops.retire)
+    guard.quietly(compilation.before_scripts, torch, watch.loops.retire)
+    guard.quietly(watch.loaders.hook)
+    guard.quietly(watch.phases.hook, torch)
+    guard.quietly(tuning.watch_imports)
     if watch.ledger is not None:
-        report.quietly(torch.cuda._lazy_call, lambda: report.quietly(watch.ledger.begin))
-        report.quietly(watch.ledger.hook_modules)
+        guard.quietly(torch.cuda._lazy_call, lambda: guard.quietly(watch.ledger.begin))
+        guard.quietly(watch.ledger.hook_modules)
     if watch.layers is not None:
-        report.quietly(watch.layers.hook)
+        guard.quietly(watch.layers.hook)
     if watch.operators is not None:
-        report.quietly(compilation.before, torch, watch.operators.retire)
+        guard.quietly(compilation.before, torch, watch.operators.retire)
     for module in loops.PASSES_ON:
-        report.quietly(after_import, module, lambda found: watch.looking(watch.loops.arm_module, vars(found)))
-    report.quietly(ranks.hook_distributed, torch, watch)
-    report.quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
-    report.quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
+        guard.quietly(after_import, module, lambda found: watch.looking(watch.loops.arm_module, vars(found)))
+    guard.quietly(ranks.hook_distributed, torch, watch)
+    guard.quietly(after_import, "torch.multiprocessing.spawn", ranks.hook_spawn)
+    guard.quietly(after_import, "torch.distributed.launcher.api", ranks.hook_launcher)
     # What is run before the card is used takes nothing of it; imports of libraries are long, and not followed.
-    report.quietly(torch.cuda._lazy_call, lambda: watch.looking(watch.passed.watch, sys._getframe()))
+    guard.quietly(torch.cuda._lazy_call, lambda: watch.looking(watch.passed.watch, sys._getframe()))
     # A program that is killed before its first step, such as for host memory, leaves a sign that it was there.
-    report.quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
+    guard.quietly(torch.cuda._lazy_call, lambda: report.write(watch, "running", initializing=True))
     os.register_at_fork(after_in_child=watch.after_fork)
     watch.keep_time()

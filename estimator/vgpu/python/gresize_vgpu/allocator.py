@@ -1,4 +1,4 @@
-"""What differs between the releases of PyTorch: questions that the older ones cannot answer."""
+"""What PyTorch's allocator says of itself, in each release."""
 import functools
 
 _fractions = {}  # device -> fraction, where PyTorch does not tell
@@ -20,6 +20,20 @@ def hook_memory_fraction(torch):
     torch.cuda.memory.set_per_process_memory_fraction = torch.cuda.set_per_process_memory_fraction = remember
 
 
-def memory_fraction(device):
-    """The part of a card that the program allows itself, as it was remembered."""
-    return _fractions.get(device, 1.0)
+def memory_fraction(torch, device):
+    """The part of a card that the program allows itself."""
+    current = torch.cuda.current_device()
+    try:
+        return torch.cuda.memory.get_per_process_memory_fraction(device)
+    except Exception:  # older releases cannot be asked
+        return _fractions.get(device, 1.0)
+    finally:
+        torch.cuda.set_device(current)  # PyTorch 2.6 makes the device that it is asked about the current one
+
+
+def memory_stats(torch, device):
+    """The allocator's counters; none where the program put an allocator of its own in its place, which only the native layer sees."""
+    try:
+        return torch.cuda.memory_stats(device)
+    except RuntimeError:
+        return {}

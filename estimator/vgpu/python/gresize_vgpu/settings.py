@@ -1,0 +1,30 @@
+"""What a run was asked to do: its environment variables, which docs/architecture.md lists."""
+import os
+
+
+def number(name, fallback, kind):
+    """A setting of the run: what an environment variable has, where that is a number above zero."""
+    try:
+        value = kind(os.environ[name])
+    except (KeyError, ValueError):
+        return fallback
+    return value if value > 0 else fallback
+
+
+def integer(name):
+    try:
+        return int(os.environ[name])
+    except (KeyError, ValueError):
+        return None
+
+
+def wants_part(name):
+    """Whether this optional part of the bundle is to be recorded."""
+    return name in os.environ.get("GRESIZE_PROBE_PARTS", "").split(",")
+
+
+def environment_kept():
+    """Whether the variables that put the virtual GPU under a process are still there."""
+    stubs = os.environ.get("GRESIZE_VGPU_DIR", "")
+    audit = os.environ.get("LD_AUDIT", "").split(":")
+    return bool(stubs) and os.path.join(stubs, "gresize-audit.so") in audit
