@@ -20,12 +20,12 @@ import (
 const listSeams = `
 import ast, pathlib, sys
 root = pathlib.Path(sys.argv[1])
-for path in sorted(root.glob("*.py")):
+for path in sorted(root.rglob("*.py")):
     def visit(node, name):
         for child in ast.iter_child_nodes(node):
             inner = name + "." + child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else name
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) and child.body[0].lineno > child.lineno:
-                print(path.name, inner.lstrip("."), child.body[0].lineno, child.body[0].col_offset)
+                print(path.relative_to(root), inner.lstrip("."), child.body[0].lineno, child.body[0].col_offset)
             visit(child, inner)
     visit(ast.parse(path.read_text()), "")
 `

@@ -265,7 +265,7 @@ func TestNvidiaSMI(t *testing.T) {
 func TestExceptionInAReport(t *testing.T) {
 	const script = `import sys
 sys.path.insert(0, "python")
-from gresize_vgpu.exceptions import summary
+from gresize_vgpu.process.exceptions import summary
 for text, want in (
     ("", ""), ("\n  \n", ""), ("no data", "no data"), ("CUDA error: assert\nCompile with TORCH_USE_CUDA_DSA", "CUDA error: assert"),
     ("Error(s) in loading state_dict for Net:\n\tMissing key(s)\n\tUnexpected", "Error(s) in loading state_dict for Net: Missing key(s)"), ("only:", "only:"),
@@ -283,10 +283,11 @@ assert len(summary(Exception("x" * 100000))) < 10000
 func TestOwnLooksAreNotThePrograms(t *testing.T) {
 	const script = `import glob, os, sys
 sys.path[:0] = ["python", os.getcwd()]
-from gresize_vgpu import listings, sources
+from gresize_vgpu.process import folder_reads
+from gresize_vgpu.program import sources
 told = []
-listings._access = lambda path, mode: told.append(os.path.dirname(path))
-listings.watch()
+folder_reads._access = lambda path, mode: told.append(os.path.dirname(path))
+folder_reads.watch()
 sources._installed_folders()
 assert not told, told
 os.listdir("testdata"); list(os.scandir("native")); glob.glob("manifest/*.json")
@@ -299,17 +300,16 @@ assert told == ["testdata", "native", "manifest"], told
 
 // What runs inside a user's Python must be read by Python 3.8.
 func TestPythonLayerIsOldSyntax(t *testing.T) {
-	files, err := filepath.Glob("python/*.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	more, err := filepath.Glob("python/gresize_*/*.py")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files = append(files, more...)
-	if len(files) < 4 {
-		t.Fatalf("only %v", files)
+	var files []string
+	for _, depth := range []string{"*.py", "*/*.py", "*/*/*.py"} {
+		found, err := filepath.Glob("python/" + depth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) < 2 {
+			t.Fatalf("python/%s: %v", depth, found)
+		}
+		files = append(files, found...)
 	}
 	names, err := json.Marshal(files)
 	if err != nil {

@@ -21,7 +21,7 @@ import torch
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
 sys.path.insert(0, os.path.join(ROOT, "estimator", "vgpu", "python"))
-from gresize_vgpu import operators  # noqa: E402
+from gresize_vgpu.record import operators  # noqa: E402
 
 STEPS = 8
 

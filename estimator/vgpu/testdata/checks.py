@@ -37,7 +37,7 @@ def drawn():
 
 def rollout(n_steps=256):
     """Actions for many steps of an environment before the first of the optimizer, each from a distribution that PyTorch checks."""
-    layer = sys.modules.get("gresize_vgpu.shadow")
+    layer = sys.modules.get("gresize_vgpu.values.shadow_tensors")
     if layer is not None:
         layer.MOST_SECONDS = 0.01  # as in a rollout that takes long
     net = nn.Sequential(nn.Linear(8, 64), nn.Tanh(), nn.Linear(64, 4)).cuda()

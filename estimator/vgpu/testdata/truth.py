@@ -9,17 +9,17 @@ import os
 import runpy
 import sys
 
-from gresize_vgpu import shadow, shadow_calls
+from gresize_vgpu.values import patches, shadow_tensors
 
 mode, path = sys.argv[1:3]
 sys.argv = sys.argv[3:]
 if mode == "replay":
     # The policies give way to the record before anything is hooked.
-    original_guess, original_compute = shadow.Shadow.guess, shadow.Shadow.compute
+    original_guess, original_compute = shadow_tensors.Shadow.guess, shadow_tensors.Shadow.compute
 
 import torch  # noqa: E402
 
-MADE = shadow_calls.COMPARED + shadow_calls.EQUAL + shadow_calls.UNEQUAL + shadow_calls.NEGATED
+MADE = patches.COMPARED + patches.EQUAL + patches.UNEQUAL + patches.NEGATED
 MADE += "float long int bool to type sum count_nonzero argmax argmin max min topk sort argsort multinomial bucketize searchsorted".split()
 READ = "item tolist __bool__ __float__ __int__ __index__".split()
 record = torch.load(path, weights_only=False) if mode == "replay" else {}
@@ -63,13 +63,13 @@ def counted(owner, name, read):
     setattr(owner, name, call)
 
 
-def guess(self, tensor, make, kind=shadow.GUESSED):
+def guess(self, tensor, make, kind=shadow_tensors.GUESSED):
     value = record.get(inside[0]) if inside else None
     if value is None or value.shape != tensor.shape:
         print("truth: out of step at", inside, None if value is None else value.shape, tensor.shape, file=sys.stderr)
         sys.stderr.flush()
         os._exit(3)
-    self.put(tensor, value.to(tensor.dtype), shadow.KNOWN)
+    self.put(tensor, value.to(tensor.dtype), shadow_tensors.KNOWN)
 
 
 def compute(self, function, *args, **kwargs):
@@ -85,8 +85,8 @@ for name in dict.fromkeys(MADE + READ):
         if not (owner is torch and (name.startswith("__") or name in READ)):
             counted(owner, name, name in READ)
 if mode == "replay":
-    shadow.Shadow.guess, shadow.Shadow.compute = guess, compute
-    shadow.MOST_SECONDS = 1e9
+    shadow_tensors.Shadow.guess, shadow_tensors.Shadow.compute = guess, compute
+    shadow_tensors.MOST_SECONDS = 1e9
 runpy.run_path(sys.argv[0], run_name="__main__")
 if mode == "record":
     torch.save(record, path)

@@ -1,5 +1,5 @@
 """Notes what a plan is made from: which tensors autograd saves and takes back, in which order, and where in the allocator's history. It runs in a probe only."""
-from gresize_vgpu import ledger, operators
+from gresize_vgpu.record import memory_history, operators
 
 from . import sequence
 
@@ -21,7 +21,7 @@ class Recorder(sequence.Sequence):
         if len(self.lines) >= MOST_EVENTS:
             self.lost += 1
             return
-        line["at"] = (ledger.place(self.torch) or (0, 0, 0))[1:]
+        line["at"] = (memory_history.place(self.torch) or (0, 0, 0))[1:]
         if operators.looking is not None:
             line["calls"] = len(operators.looking.calls)
         self.lines.append(line)

@@ -8,7 +8,7 @@ __all__ = ["install"]
 
 
 def _import_jax(load):
-    from gresize_vgpu import guard
+    from gresize_vgpu.process import guard
 
     from . import watch
 

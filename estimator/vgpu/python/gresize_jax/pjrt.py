@@ -1,7 +1,7 @@
 """What the native layer has seen XLA execute."""
 import ctypes
 
-from gresize_vgpu import native
+from gresize_vgpu.process import native
 
 MOST = 4096
 NAME_BYTES = 96

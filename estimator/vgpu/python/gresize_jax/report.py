@@ -7,7 +7,7 @@ import resource
 import sys
 import time
 
-from gresize_vgpu import exceptions, guard, native, report_file, settings
+from gresize_vgpu.process import exceptions, guard, native, report_file, settings
 
 from . import pjrt
 

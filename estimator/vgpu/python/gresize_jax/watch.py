@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 
-from gresize_vgpu import guard, report_file, settings
+from gresize_vgpu.process import guard, report_file, settings
 
 from . import pjrt, report
 

@@ -11,24 +11,24 @@ __all__ = ["after_import", "around_import", "install"]
 
 
 # What a probe does with a program, and the module whose start(torch) does it: a module for each mode.
-MODES = {"vgpu": "watch", "profile": "profile", "fake": "fake"}
+MODES = {"vgpu": "run.watch", "profile": "modes.cpu_profile", "fake": "modes.fake_tensor"}
 
 
 def _start(torch):
     from importlib import import_module
 
-    from . import frames
+    from .process import tracebacks
 
-    frames.watch()
+    tracebacks.watch()
     module = MODES.get(os.environ.get("GRESIZE_PROBE_MODE") or "vgpu")
     if module is not None:
         import_module("." + module, __name__).start(torch)
 
 
 def _note_failure(e):
-    from . import failed
+    from .run import import_failure
 
-    failed.note(e)
+    import_failure.note(e)
 
 
 def install():
@@ -37,9 +37,10 @@ def install():
         return
     if any(isinstance(f, Finder) for f in sys.meta_path) or "torch" in sys.modules:
         return
-    from . import listings, ranks
+    from .dist import ranks
+    from .process import folder_reads
 
-    listings.watch()
+    folder_reads.watch()
     ranks.at_start()
 
     sys.meta_path.insert(0, Finder(_start, "torch", failed=_note_failure))

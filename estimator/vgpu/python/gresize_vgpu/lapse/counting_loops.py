@@ -1,0 +1,276 @@
+"""Counting loops that train, in time-lapse: most of their turns are left out.
+
+A `for` over a range in a module of the program's own gets its numbers from here, which nothing in the program can tell. While the first answer is not known they are
+those of the range. Then a loop in whose turns optimizers step goes on as it is for a short time, and from there to the turns at which a comparison of its number has an
+answer that was hardly seen, at which a number that is reckoned from it is largest, to some in between, and to its last.
+"""
+import builtins
+import dis
+import sys
+import time
+
+from ..program import sources
+from ..steady import kept_by_turns
+from . import program_counters, turn_numbers
+
+# Of the time that is left, for the turns of a loop before any is left out: at its first time, and an n-th of the second share at its n-th; for one around others.
+FIRST_SHARE, NEXT_SHARE, OUTER_SHARE = 0.08, 0.04, 0.4
+MOST_SECONDS = 3.0
+# At least so many turns come before any is left out, and after each that was gone on to, so many steps of an optimizer or so many turns.
+FIRST_TURNS, STEPS_AFTER, TURNS_AFTER = 4, 2, 66
+BETWEEN = 4
+# Of the time without anything new after which the run ends: from here on, loops go on to the turns that differ.
+SOON = 0.5
+# Turns in a row that raised the peak, of a loop that has not ended: more are no chance.
+MOST_BY_CHANCE = 3
+# What goes through a range of its own for whoever calls it.
+PASSES_ON = ("tqdm.std", "tqdm.asyncio", "tqdm.notebook")
+MOST_ROWS = 40  # from a range to the loop
+
+
+class Loops:
+    def __init__(self, lapse, peak, held, fault):
+        self.lapse, self.peak, self.held, self.fault = lapse, peak, held, fault
+        self.open = []  # how many turns the loops have that are gone through now
+        self.leaving = []  # what turns leave, and how many there are, of each loop in time-lapse
+        self.steps_leave = kept_by_turns.Leaves(held)  # of a training without such loops
+        self.steps = 0  # of all optimizers
+        self.counters = program_counters.Counters(peak, fault)
+        self.rising = {}  # (file, line) of a test -> what turns with one of its answers would need in all, where each needed more than the one before
+        self.noted = []  # what was asked in each loop
+        self.going = []  # what is asked in those that go on
+        self.inner = []  # loops that leave out turns by themselves, the innermost last, and whether others are in them
+        self.begun = 0  # loops, and passes over loaders, in time-lapse
+        self.left_out = False
+        self.unsettled = False  # of some loop not all kinds of turns came, or each was another
+        self.visits = {}  # place of a loop -> how often it was gone through in time-lapse
+        self._places = {}
+        self._armed, self.given, self.retired = set(), [], False
+        self.range = _range(self)
+
+    def arm(self, frame):
+        """Gives the modules of the program their range: those that run, and those that were imported."""
+        for _ in range(60):
+            if frame is None:
+                break
+            self.arm_module(frame.f_globals)
+            frame = frame.f_back
+        for module in list(sys.modules.values()):
+            space = getattr(module, "__dict__", None)
+            if type(space) is dict:
+                self.arm_module(space)
+
+    def arm_module(self, space):
+        if id(space) in self._armed:
+            return
+        self._armed.add(id(space))
+        name = space.get("__file__")
+        if not self.retired and isinstance(name, str) and "range" not in space and (sources.is_users(name) or space.get("__name__") in PASSES_ON) and not any(_is_compiled(v) for v in list(space.values())):
+            space["range"] = self.range
+            self.given.append(space)
+
+    def stepped(self, optimizer, frame):
+        """An optimizer has stepped, in time-lapse."""
+        if not self.leaving:
+            self.steps_leave.turn()
+        self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), not self.inner or self.inner[-1][0])
+
+    def leaves(self):
+        """(bytes, times): what each turn leaves that was not run, of the loop of which that is the most."""
+        found = [(left.bytes(), count) for left, count in self.leaving] or [(self.steps_leave.bytes(), program_counters.UNTOLD_STEPS)]
+        return max(found, key=lambda left: left[0] * left[1])
+
+    def steps_in_all(self, fed):
+        """How many steps a program makes whose loops are open, if they say so. fed: of a loader that feeds them, how many batches it has."""
+        product = 1
+        for count in self.open:
+            product *= max(count, 1)
+        return product * (fed or 1) if self.open else program_counters.UNTOLD_STEPS
+
+    def retire(self, _=None):
+        """A compiler reads the program's own source, and wants to find Python's range there."""
+        self.retired = True
+        self.counters.retire(sys._getframe(1))
+        for space in self.given:
+            if space.get("range") is self.range:
+                del space["range"]
+
+    def span(self, span, frame):
+        """What a call of range gives: the range itself, but where a loop takes its turns from it, at once or by way of something that goes through it."""
+        place = frame.f_code, frame.f_lasti
+        if place not in self._places:
+            passes_on = frame.f_globals.get("__name__") in PASSES_ON
+            self._places[place] = (_Span if passes_on else None) if not sources.is_users(frame.f_code.co_filename) else _goes_into(*place)
+        kind = self._places[place]
+        return kind(self, span, place) if kind is not None and len(span) > FIRST_TURNS else span
+
+    def turns(self, span, place):
+        steps, lapse = self.steps, self.lapse
+        self.open.append(len(span))
+        try:
+            for turn, value in enumerate(span):
+                yield value
+                if lapse.active and self.steps != steps:
+                    break
+                steps = self.steps
+            else:
+                return
+            for value in self._in_time_lapse(span, place, turn + 1):
+                yield value
+        finally:
+            self.open.remove(len(span))
+
+    def _in_time_lapse(self, span, place, turn):
+        count, notes = len(span), turn_numbers.Notes(span)
+        self.noted.append(notes)
+        self.going.append(notes)
+        visits = self.visits[place] = self.visits.get(place, 0) + 1
+        share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
+        begin, seconds = time.process_time(), self.lapse.left_seconds()
+        until, run, outer = begin + min(share * seconds, MOST_SECONDS), 0, False
+        left = kept_by_turns.Leaves(self.held)
+        self.leaving.append((left, count))
+        self.begun += 1
+        stands = [False]
+        self.inner.append(stands)
+        try:
+            while turn < count:
+                begun = self.begun
+                self.looking(left.turn)
+                yield notes.number(turn)
+                turn, run = turn + 1, run + 1
+                if not outer and self.begun != begun:
+                    outer, until = True, begin + OUTER_SHARE * seconds
+                    stands[0] = True
+                if run >= FIRST_TURNS and time.process_time() > until or (outer or run >= FIRST_TURNS) and self.lapse.quiet(SOON):
+                    break
+            if turn < count:
+                self.left_out = True
+                for value in self._landings(notes, turn, count, outer):
+                    yield value
+        finally:
+            self.going = [other for other in self.going if other is not notes]
+            self.inner = [other for other in self.inner if other is not stands]
+
+    def places(self):
+        """(file, line) of the program's tests that had either answer."""
+        return self.counters.places().union(*[notes.places() for notes in self.noted])
+
+    def rising_so_far(self):
+        """As rising, of loops that go on: where each turn so far that was gone on to for an answer has raised the peak."""
+        found = dict(self.rising)
+        for notes in self.going:
+            for question in list(notes.questions.values()):
+                for answer, rise in question.rise.items():
+                    times = question.rises[answer]
+                    if times >= MOST_BY_CHANCE and question.came[answer] <= question.needed[answer]:
+                        found[question.place[:2]] = rise / times * notes.times(question, answer)
+        return found
+
+    def due(self):
+        """(file, line) where numbers are reckoned that later turns would make larger."""
+        return {place for notes in self.going for place in notes.due()}
+
+    def looking(self, function, *args):
+        try:
+            return function(*args)
+        except Exception as e:
+            self.fault(e)
+            return None
+
+    def _landings(self, notes, turn, count, outer):
+        between = [turn + (count - turn) * k // BETWEEN for k in range(1, BETWEEN)] + [count - 1]
+        while turn < count:
+            try:
+                landings = [] if notes.given_up else notes.landings(turn - 1)
+            except Exception as e:
+                self.fault(e)
+                notes.given_up, landings = True, []
+            ahead = None if outer else self.looking(self.counters.ahead)
+            if ahead is not None:
+                landings = landings + [(min(turn + ahead, count - 1), None, None)]
+            between = [t for t in between if t >= turn]
+            at, question, answer = min(landings + [(t, None, None) for t in between[:1]], key=lambda landing: landing[0])
+            if at > turn and not outer:
+                self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
+            if outer:
+                self.lapse.news()  # there are few of these, and what they begin is waited for
+            peak, steps, turn = self.peak(), self.steps, at
+            for _ in range(TURNS_AFTER):
+                yield notes.number(turn)
+                turn += 1
+                if turn >= count or self.steps >= steps + (1 if outer else STEPS_AFTER):
+                    break
+            if question is not None and question.rose(answer, self.peak() - peak):
+                self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
+        self.unsettled = self.unsettled or notes.given_up
+
+
+def _is_compiled(value):
+    """Whether something is a function that a compiler reads, when it is called first."""
+    return (type(value).__module__ or "").split(".", 1)[0] in ("triton", "numba", "taichi", "jax")
+
+
+def _range(loops):
+    class Kind(type):
+        def __call__(cls, *args):
+            return loops.span(builtins.range(*args), sys._getframe(1))
+
+        def __instancecheck__(cls, value):
+            return isinstance(value, builtins.range)
+
+        def __subclasscheck__(cls, kind):
+            return issubclass(kind, builtins.range)
+
+        def __eq__(cls, other):
+            return other is builtins.range or other is cls
+
+        def __hash__(cls):
+            return hash(builtins.range)
+
+        def __repr__(cls):
+            return repr(builtins.range)
+
+    return Kind("range", (), {"__module__": "builtins", "__doc__": builtins.range.__doc__})
+
+
+class _Span:
+    """A range, as far as anybody can tell, that is gone through turn by turn."""
+
+    __class__ = property(lambda self: builtins.range)
+
+    def __init__(self, loops, span, place):
+        self._loops, self._span, self._place = loops, span, place
+
+    def __iter__(self):
+        return self._loops.turns(self._span, self._place)
+
+    def __reversed__(self):
+        return self._loops.turns(self._span[::-1], self._place)
+
+    def __getattr__(self, name):
+        return getattr(self._span, name)
+
+    def __reduce__(self):
+        return builtins.range, (self._span.start, self._span.stop, self._span.step)
+
+
+def _as_range(name):
+    return lambda self, *args: getattr(self._span, name)(*args)
+
+
+_Span.__name__ = _Span.__qualname__ = "range"
+for _name in ("__len__", "__getitem__", "__contains__", "__eq__", "__ne__", "__hash__", "__repr__", "__bool__"):
+    setattr(_Span, _name, _as_range(_name))
+
+
+def _goes_into(code, at):
+    """What the result of the call at a place is to be, where a loop goes through it and nobody else has it; None where not."""
+    rows = [row for row in dis.get_instructions(code) if row.opname not in ("CACHE", "NOP", "EXTENDED_ARG")]
+    behind = next((i for i, row in enumerate(rows) if row.offset > at), len(rows))
+    for i in range(behind, min(behind + MOST_ROWS, len(rows) - 1)):
+        if rows[i].opname == "GET_ITER":
+            return (Loops.turns if i == behind else _Span) if rows[i + 1].opname == "FOR_ITER" else None
+        if not rows[i].opname.startswith(("LOAD_", "CALL", "PRECALL", "PUSH_NULL", "KW_NAMES")):
+            return None
+    return None

@@ -1,0 +1,317 @@
+"""Lets a program go on from its training to what follows an epoch, such as a validation, without reading the whole epoch.
+
+Once enough steps were seen, the data loader in use says that it is at its end. The program then does what it does after an epoch, and its next loaders
+give some batches each, until the next epoch has begun: what a validation takes is thus in the figure. In time-lapse (time_lapse.py) a loader gives a few
+batches and then the last of them again, as many as it has in all where there is time for that, so that the program counts as it would.
+"""
+import copy
+import functools
+import math
+import os
+import sys
+import time
+
+from ..steady import largest_batch
+
+# Batches of a loader that is first read after the training was cut short. The first are full ones.
+BATCHES_AFTER = 3
+# Optimizer steps of the next epoch before the run is stopped: the memory of both phases together has been seen then.
+STEPS_AFTER = 2
+# In time-lapse, what a loader may take of the time that is left, and at most: the first that is read of a data set. The n-th takes an n-th of the second share, since
+# it has mostly nothing new.
+FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
+MOST_PASS_SECONDS = 0.6  # and of a later one that part by its number: thirty passes take less than what counts as nothing new
+# Of the time that is left, for asking a data set of samples of several sizes for the largest, and at most.
+ASKED_SHARE, MOST_ASKED_SECONDS = 0.05, 2.0
+# By the clock it may be so many times the processor's time: a busy machine, or workers that are waited for.
+WAITED_FACTOR = 5
+# Of checkpoints, in time-lapse.
+MOST_SAVED_BYTES = 512 << 20
+# What follows an epoch may take as long as all before it, and at least this; so may the steps of the next epoch, which on a busy machine show late that the peak rests.
+LEAST_SECONDS = 10.0
+# What all batches to come of such a loader may leave behind without being worth a word.
+MOST_LEFT_BYTES = 16 << 20
+
+
+class Passed:
+    """A data set that loaders with batches of one size read in time-lapse."""
+
+    def __init__(self, dataset):
+        self.dataset = dataset
+        self.reads = 0
+        self.batch, self.elements = None, 0  # the one that is given again
+        self.on_card = False  # batches lie there, where one that is kept would take room
+        self.asked, self.largest = False, None
+
+
+class Phases:
+    """Whether epochs are being cut short, and what was seen since."""
+
+    def __init__(self, steadiness, fault):
+        self.steadiness, self.fault = steadiness, fault
+        self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
+        self.workers = set()  # processes of loaders
+        self.active = self.together = False
+        self.turned = False  # a loader was ended
+        self.resumed = False  # the training goes on after that
+        self.steps_after = 0
+        self.deadline, self.allowed = None, LEAST_SECONDS
+        self.given = self.given_before = 0
+        self.length = None  # of the loader that was begun last, in batches
+        self.fed = False  # the last step took a batch from a loader
+        self.lapse = self.loops = None
+        self.passed = {}  # (id of a data set, samples in a batch) -> Passed
+        self.loaders = 0  # data sets that were read in time-lapse
+        self.saved = 0  # bytes of checkpoints, in time-lapse
+        self.left_out = False  # a loader was ended before its time
+
+    def hook(self, torch):
+        self._hook_save(torch)
+        module = sys.modules.get("torch.utils.data.dataloader")
+        iterator = getattr(module, "_BaseDataLoaderIter", None)
+        if iterator is None:
+            return
+        original = iterator.__next__
+        phases = self
+
+        @functools.wraps(original)
+        def next_batch(self):
+            if phases.looking(phases.at_end, self):
+                phases.hold(self, torch, True)
+                raise StopIteration
+            reads = self.__dict__.pop("_gresize_reads", None)
+            if reads is not None:
+                reads()
+            if phases.lapse is not None:
+                batch = phases.looking(phases.again, self)
+                if batch is not None:
+                    phases.hold(self, torch)
+                    return batch
+            batch = original(self)
+            phases.given += 1
+            phases.look_at(self, batch)
+            self._gresize_given = getattr(self, "_gresize_given", 0) + 1
+            if phases.active:
+                self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
+                phases.hold(self, torch)
+                if "_gresize_known" in self.__dict__:
+                    phases.keep(self, batch)
+            return batch
+
+        iterator.__next__ = next_batch
+        iterator.next = next_batch
+
+    def _hook_save(self, torch):
+        original = torch.save
+        phases = self
+
+        @functools.wraps(original)
+        def save(*args, **kwargs):
+            # A checkpoint of a run like this is of use to nobody but the program itself, which may read it again, and takes room and time.
+            if phases.turned and (phases.lapse is None or phases.saved > MOST_SAVED_BYTES):
+                return None
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if phases.lapse is not None:
+                    phases.saved += _size_of(args[1] if len(args) > 1 else kwargs.get("f"))
+
+        torch.save = save
+
+    def batches(self):
+        """How many batches the loader has that was read last."""
+        return self.length or 0
+
+    def look_at(self, iterator, batch):
+        try:
+            if not hasattr(iterator, "_gresize_seen"):
+                iterator._gresize_seen = True
+                self.length = _length(iterator)
+                self.workers.update(w.pid for w in getattr(iterator, "_workers", ()))
+            self.steadiness.batch(iterator, batch)
+        except Exception:
+            pass
+
+    def hold(self, iterator, torch, ended=False):
+        """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""
+        try:
+            held = iterator.__dict__.setdefault("_gresize_held", [])
+            if len(held) <= BATCHES_AFTER:
+                held.append(torch.cuda.memory_allocated())
+            if not ended:
+                return
+            left = [b - a for a, b in zip(held[1:], held[2:])]  # the first leaves its last tensors until the next
+            held.clear()
+            if len(left) >= 2 and min(left) > 0:
+                to_come = len(iterator) - max(iterator.__dict__.pop("_gresize_left", 0), BATCHES_AFTER)
+                if min(left) * to_come > MOST_LEFT_BYTES:
+                    text = "of a loader of %s %d %s not read, and each leaves %d bytes" % (
+                        type(iterator._dataset).__name__, to_come, "batch was" if to_come == 1 else "batches were", min(left))
+                    if text not in self.keeping and len(self.keeping) < 4:
+                        self.keeping.append(text)
+        except Exception:  # a stream has no length
+            pass
+
+    def looking(self, function, iterator):
+        try:
+            return function(iterator)
+        except Exception as e:
+            self.fault(e)
+            return None
+
+    def at_end(self, iterator):
+        if not self.active:
+            return False
+        if not self.turned and self.lapse is None:  # the one that training reads from
+            self.turned = self.left_out = True
+            self.steadiness.keep(iterator)
+            return True
+        given, held = getattr(iterator, "_gresize_given", 0), iterator.__dict__
+        if self.lapse is None:
+            if held.get("_gresize_batches", 0) < BATCHES_AFTER:
+                return False
+        else:
+            length = _length(iterator)
+            if "_gresize_until" not in held:
+                self.begin(iterator)
+            if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
+                return False
+            self.left_out = self.left_out or given != length
+            self.settle(held["_gresize_known"], 1)
+        self.turned = True
+        iterator._gresize_left = given
+        for name in ("_gresize_batches", "_gresize_given", "_gresize_until"):
+            held.pop(name, None)  # a loader with persistent workers uses it again
+        return True
+
+    # -- in time-lapse
+
+    def go_on(self, lapse, loops):
+        """The first answer is known."""
+        self.active, self.lapse, self.loops = True, lapse, loops
+
+    def begin(self, iterator):
+        """A loader is asked for the first time in time-lapse, perhaps on its way. What a data set gives in another epoch is mostly what it gave before."""
+        if not self.steadiness.sources:  # the one that training reads from
+            self.steadiness.keep(iterator)
+        held = iterator.__dict__
+        known = self.passed.setdefault((id(iterator._dataset), _batch_size(iterator)), Passed(iterator._dataset))
+        self.loaders += not known.reads
+        self.loops.begun += 1
+        held["_gresize_known"], held["_gresize_own"] = known, BATCHES_AFTER
+        if known.reads:
+            held["_gresize_own"] = 1 if known.batch is None or known.reads & (known.reads - 1) == 0 else 0
+        share = NEXT_SHARE / known.reads if known.reads else FIRST_SHARE
+        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known.reads, 1))
+        known.reads += 1
+        held["_gresize_until"] = _from_now(seconds)
+
+    @staticmethod
+    def keep(iterator, batch):
+        """The batch that is given again from here on: the largest so far."""
+        known, given = iterator._gresize_known, iterator._gresize_given
+        try:
+            known.on_card = known.on_card or _on_card(batch)
+            if known.on_card:
+                known.batch = None
+            elif known.largest is None and given >= iterator._gresize_own and (known.batch is None or _elements(batch) >= known.elements):
+                known.batch, known.elements = _copy(batch), _elements(batch)
+        except Exception:
+            known.batch = None
+
+    def again(self, iterator):
+        """The batch that a loader gives once more; None where it gives its next one."""
+        known = iterator._gresize_known
+        if not known.asked and getattr(iterator, "_gresize_batches", 0) and not known.on_card:
+            known.asked = True
+            known.largest = largest_batch.find(iterator, _batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))
+            if known.largest is not None:
+                known.batch, iterator._gresize_own, iterator._gresize_until = known.largest.batch, 0, _from_now(MOST_PASS_SECONDS)
+        if known.batch is None or getattr(iterator, "_gresize_given", 0) < iterator._gresize_own:
+            return None
+        iterator._gresize_given = getattr(iterator, "_gresize_given", 0) + 1
+        if known.largest is not None:
+            known.largest.given += 1
+            self.settle(known, 3)  # the program asks for more, and is done with the last, or with the one before it, where it takes one ahead
+        return _copy(known.batch)
+
+    def settle(self, known, times):
+        """The largest batch that the data set can give was run, where it was given so many times."""
+        if known.largest is not None and known.largest.bounds and known.largest.given >= times:
+            self.steadiness.settle(known.dataset)
+
+    def step(self):
+        """A training step has ended."""
+        if self.turned and not self.resumed:
+            self.resumed, self.deadline = True, time.monotonic() + self.allowed
+        self.fed, self.given_before = self.given > self.given_before, self.given
+
+    def wants_more(self, elapsed_seconds):
+        """Whether to go on, asked after each step once enough steps were seen."""
+        if self.turned:
+            self.steps_after += 1
+            return self.steps_after < STEPS_AFTER and not self.late()
+        if self.active or not self.fed or os.environ.get("WORLD_SIZE", "1") != "1":
+            return self.active and self.together and not self.late()
+        self.cut(elapsed_seconds)
+        return True
+
+    def cut(self, elapsed_seconds, together=False):
+        """The loader that feeds the training ends with its next batch; together: that of each rank, at the same step: they would wait for each other."""
+        self.active, self.together = True, together
+        self.allowed = max(LEAST_SECONDS, elapsed_seconds)
+        self.deadline = time.monotonic() + self.allowed
+
+    def late(self):
+        return self.deadline is not None and time.monotonic() > self.deadline
+
+
+def _from_now(seconds):
+    return time.process_time() + seconds, time.monotonic() + WAITED_FACTOR * seconds
+
+
+def _past(until):
+    processor, clock = until
+    return time.process_time() > processor or time.monotonic() > clock
+
+
+def _length(iterator):
+    try:
+        return len(iterator)
+    except Exception:  # a stream has none
+        return None
+
+
+def _size_of(path):
+    try:
+        return os.path.getsize(path)
+    except (TypeError, OSError):
+        return MOST_SAVED_BYTES // 8  # a stream, which says nothing of its size
+
+
+def _batch_size(iterator):
+    return getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
+
+
+def _parts(batch):
+    if isinstance(batch, dict):
+        return list(batch.values())
+    return list(batch) if isinstance(batch, (list, tuple)) else []
+
+
+def _on_card(batch):
+    """Whether some part of a batch lies on the card, where one that is kept would take room."""
+    return getattr(batch, "is_cuda", False) is True or any(_on_card(part) for part in _parts(batch))
+
+
+def _elements(batch):
+    return sum(t.numel() if hasattr(t, "numel") else _elements(t) for t in _parts(batch))
+
+
+def _copy(batch):
+    """A batch of the same tensors: what a program puts into it, or takes out, is its own."""
+    if type(batch) in (list, tuple):
+        return type(batch)(_copy(part) for part in batch)
+    if type(batch) is dict:
+        return {key: _copy(part) for key, part in batch.items()}
+    return copy.copy(batch) if not isinstance(batch, (int, float, str, bytes)) and not hasattr(batch, "storage") else batch

@@ -1,0 +1,243 @@
+"""Counters that a program counts up by itself, in time-lapse: they are set forward to where the program's own tests of them have another answer.
+
+Which numbers are counters is seen, not read: those in reach of the program's running functions that grew by the same number in each of some training steps.
+They then note what is asked of them (turn_numbers.py), wherever they lie, and so tell after how many steps something else comes. Steps in between are left out.
+"""
+import collections
+import ctypes
+import inspect
+import operator
+import sys
+import time
+
+from ..program import sources
+from . import turn_numbers
+
+SAMPLES = 5
+MOST_FRAMES = 60
+MOST_OBJECTS = 3000
+MOST_ENTRIES = 64
+DEEPEST = 6
+MOST_COUNTERS = 48
+# So many steps come after each that was gone on to.
+STEPS_AFTER = 3
+MOST_TRIED = 3 * turn_numbers.MOST_OF_A_KIND  # for one answer of one test
+# What looking for such steps may cost of the processor, of one training.
+MOST_LOOKING_SECONDS = 3.0
+# Of a program that does not say how many steps it makes; more are rarely made.
+UNTOLD_STEPS = 1000000
+PLAIN = ("Namespace", "SimpleNamespace")
+
+
+class Counters:
+    """The counters of the training that goes on, of which turn t is the t-th step since they are known."""
+
+    def __init__(self, peak, fault):
+        self.peak, self.fault = peak, fault
+        self.optimizer = 0  # the id of the one whose steps are counted
+        self.rising = {}  # as of a loop
+        self.left_out = self.unsettled = self.retired = False
+        self.trainings = 0
+        self.answered, self.notes = set(), None
+        self._begin()
+
+    def _begin(self):
+        self.answered |= self.places()
+        self.samples, self.counters, self.notes, self.tried = [], {}, None, {}
+        self.turn = self.waits = 0
+        self.spent, self.landed = 0.0, None
+        self.since = time.process_time()
+
+    def step(self, optimizer, frame, seconds, free):
+        """An optimizer has stepped. free: no loop that leaves out turns by itself stands around it. seconds: for how long it is left as it is."""
+        if self.retired:
+            return
+        if id(optimizer) != self.optimizer:
+            if self.notes is not None and self.turn < SAMPLES:
+                return  # two that step in turn
+            self.optimizer, self.trainings = id(optimizer), self.trainings + 1
+            self._begin()
+        frames = running(frame)
+        if self.notes is None:
+            self.samples.append(_numbers(frames))
+            if len(self.samples) >= SAMPLES:
+                self._know(frames)
+            return
+        self.turn, self.waits = self.turn + 1, self.waits - 1
+        self._renew(frames, 0)
+        if free and self.waits <= 0 and time.process_time() - self.since > seconds / self.trainings:
+            ahead = self.ahead()
+            if ahead is not None:
+                self.set_forward(frames, ahead)
+                self.waits = STEPS_AFTER
+
+    def _know(self, frames):
+        first, second = self.samples[:2]
+        strides = {path: second[path] - n for path, n in first.items() if path in second and second[path] != n}
+        for one, other in zip(self.samples[1:], self.samples[2:]):
+            strides = {path: stride for path, stride in strides.items() if path in other and other[path] - one[path] == stride}
+        self.samples = []
+        self.counters = {path: [stride, None] for path, stride in list(strides.items())[:MOST_COUNTERS]}
+        self.notes = turn_numbers.Notes(range(turn_numbers.MOST_TURNS), sources.is_users)
+        self._renew(frames, 0)
+
+    def _renew(self, frames, ahead):
+        """Has each counter note what is asked of it from here on, so many steps later than it is."""
+        self.turn += ahead
+        for path, counter in list(self.counters.items()):
+            stride, given = counter
+            number = _get(frames, path)
+            if not isinstance(number, int):
+                continue  # out of reach for now
+            if ahead == 0 and given is not None and int(number) == given:
+                del self.counters[path]  # it is not counted up, but given anew
+                _set(frames, path, int(number))
+                continue
+            value = int(number) + stride * ahead
+            counter[1] = int(number) + stride if ahead > STEPS_AFTER else None
+            terms = (operator.add, (operator.mul, (None, self.notes), stride), value - stride * self.turn)
+            _set(frames, path, self.notes.known(value, terms))
+
+    def ahead(self):
+        """In how many steps something new comes; None where that is never, or is not known."""
+        begin = time.process_time()
+        if self.landed is not None:
+            (question, answer), peak = self.landed
+            self.landed = None
+            if question.rose(answer, self.peak() - peak):
+                self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * self.notes.times(question, answer) * UNTOLD_STEPS // turn_numbers.MOST_TURNS
+        if self.notes is None or self.notes.given_up or self.spent > MOST_LOOKING_SECONDS:
+            self.unsettled = self.unsettled or self.notes is not None
+            return None
+        self.notes.sizes.clear()  # how far they go is not known
+        landings = [l for l in self.notes.landings(self.turn - 1) if self.tried.get(l[1:], 0) < MOST_TRIED] if self.counters else []
+        self.spent += time.process_time() - begin
+        if not landings:
+            return None
+        self.landed = landings[0][1:], self.peak()
+        self.tried[self.landed[0]] = self.tried.get(self.landed[0], 0) + 1
+        return max(landings[0][0] - self.turn, 0)
+
+    def places(self):
+        """(file, line) of the program's tests of its counters that had either answer."""
+        return self.answered | (self.notes.places() if self.notes is not None else set())
+
+    def set_forward(self, frames, steps):
+        if steps > 0:
+            self.left_out = True
+            self._renew(frames, steps)
+
+    def retire(self, frame):
+        """A compiler reads what the program holds, and wants to find plain numbers."""
+        self.retired = True
+        frames = running(frame)
+        for path in self.counters:
+            number = _get(frames, path)
+            if isinstance(number, int):
+                _set(frames, path, int(number))
+
+
+def running(frame):
+    """The running functions of the program's own, by their code and by the name of their module; the innermost of each."""
+    found = {}
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        if sources.is_users(frame.f_code.co_filename):
+            found.setdefault(frame.f_code, frame)
+            found.setdefault(frame.f_globals.get("__name__"), frame)
+        frame = frame.f_back
+    return found
+
+
+def _numbers(frames):
+    """path -> whole number, of those in reach: a path begins at a local of a function or a global, and goes on by attributes, keys and places."""
+    found, seen, queue = {}, set(), collections.deque()
+    for root in reversed(list(frames)):  # what the outer ones hold is longer in reach
+        for name, value in list(_space(frames, root).items()):
+            queue.append(((root, name), value))
+    for _ in range(MOST_OBJECTS):
+        if not queue:
+            break
+        path, value = queue.popleft()
+        if type(value) is int:
+            found[path] = value
+        elif len(path) <= DEEPEST and id(value) not in seen:
+            seen.add(id(value))
+            for key, inner in _parts(value):
+                if type(inner) is int:
+                    found[path + (key,)] = inner
+                elif not isinstance(inner, (str, bytes, float, type, type(sys))) and inner is not None:
+                    queue.append((path + (key,), inner))
+    return found
+
+
+def _parts(value):
+    """(key, value) of what a thing holds: an attribute by its name, an entry of a table by its key or, for keys that may be large, its place."""
+    if isinstance(value, dict):
+        return [((k,) if isinstance(k, (str, int)) else n, v) for n, (k, v) in zip(range(MOST_ENTRIES), list(value.items())[:MOST_ENTRIES])]
+    if type(value) in (list, tuple):
+        return list(enumerate(value[:MOST_ENTRIES]))
+    optimizers = sys.modules["torch"].optim.Optimizer
+    if isinstance(value, optimizers):
+        own = sources.is_users(sources.file_of_type(type(value)))
+        return [(n, v) for n, v in list(vars(value).items()) if own or n in ("param_groups", "state")]
+    if isinstance(value, sys.modules["torch"].nn.Module):
+        own = sources.is_users(sources.file_of_type(type(value)))
+        return [(n, v) for n, v in list(vars(value).items()) if n == "_modules" or own and n[:1] != "_"]
+    held = getattr(value, "__dict__", None)
+    return list(held.items())[:MOST_ENTRIES] if type(held) is dict and (type(value).__name__ in PLAIN or sources.is_users(sources.file_of_type(type(value)))) else []
+
+
+def _space(frames, root):
+    """The locals of a function, as a copy that nothing keeps, or the globals of a module."""
+    frame = frames.get(root)
+    return None if frame is None else frame.f_globals if isinstance(root, str) else sources.names_of(frame)
+
+
+def _holder(frames, path):
+    """What holds the number at the end of a path."""
+    value = _space(frames, path[0])
+    if value is None or len(path) == 2:
+        return value
+    value = value.get(path[1])
+    for key in path[2:-1]:
+        value = _inner(value, key)
+    return value
+
+
+def _inner(value, key):
+    try:
+        if isinstance(key, str):
+            return vars(value)[key]
+        if isinstance(key, tuple):
+            return dict.__getitem__(value, key[0])
+        return list(value.values())[key] if isinstance(value, dict) else value[key]
+    except (TypeError, LookupError):
+        return None
+
+
+def _get(frames, path):
+    holder = _holder(frames, path)
+    return holder.get(path[1]) if len(path) == 2 and holder is not None else _inner(holder, path[-1])
+
+
+def _set(frames, path, number):
+    key = path[-1]
+    if len(path) == 2:
+        frame = frames[path[0]]
+        if isinstance(path[0], str) or not frame.f_code.co_flags & inspect.CO_OPTIMIZED or sys.version_info >= (3, 13):
+            (frame.f_globals if isinstance(path[0], str) else frame.f_locals)[key] = number
+            return
+        names = frame.f_locals
+        names[key] = number
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        names.clear()  # what is in it, such as the last batch, would live longer
+        return
+    holder = _holder(frames, path)
+    if isinstance(key, str):
+        vars(holder)[key] = number
+    elif isinstance(key, tuple):
+        dict.__setitem__(holder, key[0], number)
+    elif isinstance(holder, list):
+        holder[key] = number

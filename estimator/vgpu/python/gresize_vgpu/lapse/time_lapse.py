@@ -1,0 +1,112 @@
+"""What comes after the first answer: the program goes on, in time-lapse, to its end or until nothing new is seen.
+
+The first steps say what a step takes. What a later one takes is seen by running it: every data loader gives a few batches of its own and then the same
+ones again, for a short time, so that all epochs, callbacks, evaluations, the next training and the next candidate of a search come by. Whatever the
+program makes of that, the first answer stands: a failure from here on is no fault of its own.
+"""
+import gc
+import os
+import time
+
+from ..process import exceptions
+
+# Without anything new for so long, of the processor's time and by the clock, or for so many times what the first answer took, it ends.
+LEAST_QUIET_SECONDS, LEAST_WAITED_SECONDS = 5.0, 8.0
+QUIET_FACTOR = 2
+# Of the whole budget, which a run with other values needs a second time.
+BUDGET_SHARE = 0.4
+# Of what is left of it, where the first answer took long.
+LEAST_SHARE = 0.25
+LOOKS_EVERY_SECONDS = 0.25
+# After so long without a new peak it is at rest.
+RESTS_SECONDS = 1.0
+# Frozen parameters that are so much of all are worth a word where time was short.
+FROZEN_SHARE = 0.1
+# A peak that rises by less is that of what each step leaves.
+NEW_BYTES = 1 << 20
+
+
+def wanted():
+    # Ranks that leave out different turns would wait for each other.
+    return os.environ.get("GRESIZE_PROBE_QUICK") != "1" and os.environ.get("WORLD_SIZE", "1") == "1"
+
+
+def frozen(torch):
+    """In words, the parameters on the card that take no part in the training: a later epoch may free them."""
+    sizes = {True: 0, False: 0}
+    for found in gc.get_objects():
+        if isinstance(found, torch.nn.Parameter) and found.is_cuda:
+            sizes[found.requires_grad] += found.numel() * found.element_size()
+    if sizes[False] <= FROZEN_SHARE * sum(sizes.values()):
+        return []
+    return ["%d MiB of parameters are frozen, and there was no time to see whether a later epoch frees them" % (sizes[False] >> 20)]
+
+
+class TimeLapse:
+    """Whether the first answer is known, since when nothing new was seen, and how it ended."""
+
+    def __init__(self, seconds):
+        self.budget = seconds
+        self.active = False
+        self.failure = None  # the traceback of that
+        self.ended = ""  # in words for the report: "", "program", "nothing_new", "budget", or the exception
+        self.first_peak = 0  # allocated, when the first answer was known
+        self._first = self._first_processor = self._news = self._news_processor = self._rose = self._until = 0.0
+        self._known = None
+
+    def start(self, begin, allocated):
+        now = time.monotonic()
+        self.active, self.first_peak = True, allocated
+        self._first, self._first_processor, self._news = now - begin, time.process_time(), now
+        self._news_processor = self._first_processor
+        self._until = begin + max(BUDGET_SHARE * self.budget, self._first + LEAST_SHARE * (self.budget - self._first))
+        return now < self._until
+
+    def see(self, allocated, reserved, *others):
+        """Notes what is to be seen now: peaks, and how many optimizers, loaders and the like there were. Returns whether a peak is new."""
+        known = self._known
+        rose = known is None or allocated > known[0] + NEW_BYTES or reserved > known[1]
+        if rose or others != known[2]:
+            self._known = allocated, reserved, others
+            self.news()
+        self._rose = time.monotonic() if rose else self._rose
+        return rose
+
+    def news(self):
+        """Something new has come, or comes now."""
+        self._news, self._news_processor = time.monotonic(), time.process_time()
+
+    def quiet(self, share=1.0):
+        """Whether nothing new has come for so long that nothing is expected, or for a share of that."""
+        return time.monotonic() - self._news > share * max(LEAST_WAITED_SECONDS, 2 * QUIET_FACTOR * self._first) or (
+            time.process_time() - self._news_processor > share * max(LEAST_QUIET_SECONDS, QUIET_FACTOR * self._first_processor)
+        )
+
+    def rests(self):
+        return bool(self.ended) and self.ended not in ("budget", "nothing_new") or time.monotonic() - self._rose > RESTS_SECONDS
+
+    def left_seconds(self):
+        return max(self._until - time.monotonic(), 0.0)
+
+    def over(self):
+        """Whether to end it here, and why."""
+        if not self.active:
+            return False
+        if time.monotonic() > self._until:
+            self.ended = "budget"
+        elif self.quiet():
+            self.ended = "nothing_new"
+        return bool(self.ended)
+
+    def end(self, exception):
+        """The program has ended by itself."""
+        self.failure = getattr(exception, "__traceback__", None)
+        self.ended = "program" if exception is None else ("%s: %s" % (type(exception).__name__, exceptions.summary(exception)))[:200]
+
+    def whole(self):
+        """Whether the program was followed to its own end."""
+        return self.ended == "program"
+
+    def said(self):
+        """How it ended, for the report: nothing before it began, and "on" while the program goes on."""
+        return self.ended or ("on" if self.active else "")

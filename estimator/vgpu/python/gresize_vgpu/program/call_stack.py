@@ -1,0 +1,123 @@
+"""What stands around the steps of a training: the loops that run, the networks that they use, the functions that they have at hand."""
+import ast
+import dis
+import sys
+import weakref
+
+from . import sources
+from .lines_not_run import span
+
+MOST_HELD = 64
+DEEPEST = 3
+
+_loops = {}  # filename -> its loops
+
+
+class Turns:
+    """The loops around the steps, and which of them were seen to go round, by what their names stand for at some steps."""
+
+    def __init__(self):
+        self.around, self.turned, self._was = set(), set(), {}
+
+    def observe(self, frames):
+        for frame in frames:
+            filename, space = frame.f_code.co_filename, None
+            for node in loops_at(frame):
+                self.around.add((filename, node.lineno))
+                if isinstance(node, ast.For) and (filename, node.lineno) not in self.turned:
+                    space = sources.names_of(frame) if space is None else space
+                    now = [space.get(n.id) for n in ast.walk(node.target) if isinstance(n, ast.Name)]
+                    was = self._was.setdefault((id(frame), node.lineno), [_mark(v) for v in now])
+                    if not all(mark(v) for mark, v in zip(was, now)):
+                        inner = [n.lineno for n in _loops[filename] if n.lineno in span(node)]  # which were gone through, to their end
+                        self.turned.update((filename, line) for line in inner)
+
+
+def _mark(value):
+    """Says of a later value whether it is this one, without keeping it: another may lie at its address."""
+    if isinstance(value, (int, float, str, type(None))):
+        return lambda other: other is value or type(other) is type(value) and other == value
+    try:
+        reference = weakref.ref(value)
+        return lambda other: reference() is other
+    except TypeError:
+        address = id(value)
+        return lambda other: id(other) == address
+
+
+def loops_at(frame):
+    filename = frame.f_code.co_filename
+    if filename not in _loops:
+        tree = sources.tree(filename)
+        _loops[filename] = [n for n in ast.walk(tree) if isinstance(n, (ast.For, ast.While))] if tree is not None else []
+    return [n for n in _loops[filename] if frame.f_lineno in span(n)]
+
+
+def networks_of(frames):
+    """The names that networks have in the functions that are running, and in what lies in those."""
+    module = sys.modules["torch"].nn.Module
+    found = set()
+
+    def note(space, depth):
+        for name, value in list(space.items()):
+            if isinstance(value, module):
+                if not type(value).__module__.startswith("torch.nn.modules.loss"):
+                    found.add(name)
+                if sources.is_users(sources.file_of_type(type(value))):
+                    found.update(dict.keys(value._modules))
+            elif type(value) in (list, tuple) and value and isinstance(value[0], module):
+                found.add(name)
+            elif depth and type(getattr(value, "__dict__", None)) is dict and not isinstance(value, (type, type(sys))):
+                note(vars(value), depth - 1)
+
+    for frame in frames:
+        note(sources.names_of(frame), 1)
+        note(frame.f_globals, 0)
+    return found
+
+
+def held(frames):
+    """The codes of the program's functions in lists and tables that the loops ask which are running."""
+    found = {}
+    for frame in frames:
+        names = {n.id for loop in loops_at(frame) for n in ast.walk(loop) if isinstance(n, ast.Name)}
+        space = sources.names_of(frame) if names else {}
+        for function in [f for name in names for f in _functions(space.get(name, frame.f_globals.get(name)))]:
+            found[id(sources.code_of(function))] = sources.code_of(function)
+    return list(found.values())
+
+
+def repeated(frame):
+    """(file, line) of functions of the program's that train and that a loop of a library calls, as a search calls them."""
+    while frame is not None:
+        caller = frame.f_back
+        if caller is not None and sources.is_users(frame.f_code.co_filename) and loops_at(frame):
+            while caller is not None and not sources.is_users(caller.f_code.co_filename):
+                if _in_loop(caller):
+                    yield frame.f_code.co_filename, frame.f_code.co_firstlineno
+                    break
+                caller = caller.f_back
+            if caller is None:
+                return
+        frame = frame.f_back
+
+
+def _in_loop(frame):
+    """Whether a jump goes back over the place where a function is."""
+    return any("JUMP" in row.opname and isinstance(row.argval, int) and row.argval <= frame.f_lasti < row.offset for row in dis.get_instructions(frame.f_code))
+
+
+def open_ended(frames):
+    """Whether a loop runs that does not say how often it goes round."""
+    return any(isinstance(loop, ast.While) for frame in frames for loop in loops_at(frame))
+
+
+def _functions(value, depth=0):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if type(value) in (list, tuple, set) and len(value) <= MOST_HELD and depth < DEEPEST:
+        for part in list(value):
+            for found in _functions(part, depth + 1):
+                yield found
+    elif depth and sources.is_users_function(value):
+        yield value

@@ -1,0 +1,1 @@
+"""The optional parts of a bundle: the allocator's history, networks, operators."""

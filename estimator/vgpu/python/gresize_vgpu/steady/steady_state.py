@@ -1,0 +1,217 @@
+"""Whether one training step takes what the step before it took: what stays allocated, and the shapes of the batches.
+
+The steps that were seen are the first. A data set whose later items are longer is asked for some of them once the run is over, when nothing that its
+code does can change a figure any more.
+"""
+import itertools
+import math
+import sys
+import threading
+import time
+
+from ..process import guard
+
+# Steps in a row that end with more allocated than the one before.
+GROWING_STEPS = 3
+MOST_TENSORS = 32
+DEEPEST = 4
+MOST_LOADERS = 3
+MOST_SECONDS = 1.5
+MOST_STREAMED = 256
+# Of a data set whose samples cost little, more are asked for, evenly.
+MOST_ASKED = 2000
+MOST_MORE_SECONDS = 0.4
+GOLDEN = 0.6180339887498949
+# Rows of different lengths one after the other, whose sum differs by no more than this, are taken to go on so: of a hundred sums of 2,048 lengths from
+# 1 to 10, some two differ by 0.06.
+MOST_SPREAD = 0.1
+# A step whose allocations differ by so much from those of another has other sizes.
+LEAST_DIFFERENCE_BYTES = 4 << 20
+LEAST_DIFFERENCE = 0.02
+# The allocator hands out multiples of this.
+ROUNDED_BYTES = 512
+# A peak that rises by no more a step than the step leaves behind, and by no more than this, is at rest but for that.
+SLOW_BYTES = 64 << 10
+
+
+def shapes(batch, depth=0):
+    """The shapes of the tensors in a batch, in their order."""
+    torch = sys.modules["torch"]
+    if issubclass(type(batch), torch.Tensor):
+        return [tuple(batch.shape)]
+    if depth == DEEPEST:
+        return []
+    if isinstance(batch, dict) or hasattr(type(batch), "data") and isinstance(getattr(batch, "data", None), dict):
+        batch = list((batch if isinstance(batch, dict) else batch.data).values())
+    elif not isinstance(batch, (list, tuple, type)) and isinstance(getattr(batch, "__dict__", None), dict) and not callable(batch):
+        batch = list(vars(batch).values())  # such as one of graphs
+    if not isinstance(batch, (list, tuple)):
+        return []
+    found = []
+    for part in batch[:MOST_TENSORS]:
+        found.extend(shapes(part, depth + 1))
+    return found[:MOST_TENSORS]
+
+
+def larger_or_other(one, other):
+    """Whether two batches differ by more than that one has fewer samples, as the last of an epoch."""
+    if len(one) != len(other):
+        return True
+    return any(len(a) != len(b) or a[1:] != b[1:] or a[:1] < b[:1] for a, b in zip(one, other))
+
+
+def _in_a_line(shape):
+    """Whether a tensor is one row, as where rows are put one after the other, perhaps in a batch of one."""
+    return len(shape) > 0 and math.prod(shape[:-1]) == 1
+
+
+def _alike(steps):
+    return max(steps) - min(steps) <= max(LEAST_DIFFERENCE_BYTES, LEAST_DIFFERENCE * max(steps))
+
+
+class Steadiness:
+    def __init__(self):
+        self.held, self.totals, self.blocks = [], [], []
+        self.first = {}  # data set -> shapes of its first batch
+        self.varies = None  # in words
+        self.varies_later = None  # of what followed the training's loader, such as a validation
+        self.concerned = {}  # whether it is later -> the data set of which that is said
+        self.settled = []  # data sets whose largest batch was run
+        self.spread = 0.0  # by how much sums of lengths differed
+        self.most_elements = 0  # of any tensor of a batch
+        self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
+
+    def step(self, allocated, total, blocks):
+        """A step has ended with so much allocated, in so many blocks; total is all that was ever allocated."""
+        self.held = self.held[-GROWING_STEPS:] + [allocated]
+        self.blocks = self.blocks[-GROWING_STEPS:] + [blocks]
+        self.totals = self.totals[-2 * GROWING_STEPS :] + [total]
+
+    def grows_bytes(self):
+        """What a step leaves behind, where each of the last did so."""
+        last = self.held[-GROWING_STEPS:]
+        if self.spread or self.varies:  # what a batch leaves until the next has another size each time
+            return 0
+        if len(last) < GROWING_STEPS or not all(a < b for a, b in zip(last, last[1:])):
+            return 0
+        blocks = self.blocks[-GROWING_STEPS:]
+        most = max(b - a + (ROUNDED_BYTES - 1) * max(m - n, 0) for a, b, n, m in zip(last, last[1:], blocks, blocks[1:]))
+        return max(most // ROUNDED_BYTES * ROUNDED_BYTES, 1)
+
+    def rests(self, peaks):
+        """Whether the peaks of the last steps, in their order, are one, or rise by the little that each step leaves."""
+        slow = min(self.grows_bytes(), SLOW_BYTES)
+        return all(0 <= b - a <= slow for a, b in zip(peaks, peaks[1:]))
+
+    def uneven(self):
+        """Whether the last steps allocated different sizes, and not the same in turn, as where every other one generates something."""
+        steps = [b - a for a, b in zip(self.totals, self.totals[1:])]
+        if len(steps) < GROWING_STEPS or _alike(steps[-GROWING_STEPS:]):
+            return False
+        for turn in range(2, GROWING_STEPS + 1):
+            last = steps[-2 * turn :]
+            if len(last) == 2 * turn and all(_alike(last[i::turn]) for i in range(turn)):
+                return False
+        return True
+
+    def batch(self, iterator, batch):
+        """A loader has given a batch. Two loaders may give batches of different sizes from one data set."""
+        dataset, found = getattr(iterator, "_dataset", None), shapes(batch)
+        self.most_elements = max([self.most_elements] + [math.prod(s) for s in found])
+        if self.varies is not None:
+            return
+        if not hasattr(iterator, "_gresize_first"):
+            iterator._gresize_first = found
+        first, ever = iterator._gresize_first, self.first.setdefault(id(dataset), found)
+        if larger_or_other(first, found):
+            self._say(dataset, first, found)
+        elif [s[1:] for s in ever] != [s[1:] for s in found]:
+            self._say(dataset, ever, found)
+
+    def _say(self, what, one, other):
+        if len(one) == len(other) and all(a == b or _in_a_line(a) and _in_a_line(b) for a, b in zip(one, other)):
+            spread = max([abs(math.prod(a) - math.prod(b)) / max(math.prod(a), math.prod(b), 1) for a, b in zip(one, other) if a != b] or [0])
+            if spread <= MOST_SPREAD:
+                self.spread = max(self.spread, spread)
+                return
+        if any(what is known for known in self.settled):
+            return
+        later = bool(self.sources) and all(what is not known[0] for known in self.sources)
+        a, b = next(((a, b) for a, b in itertools.zip_longest(one, other) if a != b), (None, None))
+        text = "%s gave %s and %s" % (type(what).__name__, a, b)
+        self.concerned[later] = what
+        if later:
+            self.varies_later = text
+        else:
+            self.varies = text
+
+    def settle(self, dataset):
+        """The largest batch that a data set can give was run: what its others need is known."""
+        if any(dataset is known for known in self.settled):
+            return
+        self.settled.append(dataset)
+        if self.concerned.get(False) is dataset:
+            self.varies = None
+        if self.concerned.get(True) is dataset:
+            self.varies_later = None
+
+    def alike(self):
+        """The shapes of the batches, where those of a data set were all alike."""
+        return [shape for found in self.first.values() for shape in found] if self.varies is None else []
+
+    def keep(self, iterator):
+        self.sources.append(source(iterator))
+
+    def sample(self, loaders):
+        """Asks the data sets for items from elsewhere. In a thread, for it may take long."""
+        known = list(self.sources)
+        for found in (source(loader) for loader in loaders):
+            if all(found[0] is not other[0] for other in known):
+                known.append(found)
+        if self.varies is not None or not known:
+            return
+        asking = threading.Thread(target=self._ask, args=(known, time.monotonic() + MOST_SECONDS), name="gresize-samples", daemon=True)
+        try:
+            asking.start()
+        except RuntimeError:  # the interpreter is on its way out
+            self._ask(known, time.monotonic() + MOST_SECONDS)
+            return
+        asking.join(MOST_SECONDS)
+
+    def _ask(self, known, deadline):
+        for dataset, collate, collates, kind in known[:MOST_LOADERS]:
+            try:
+                first = None
+                for item in _items(dataset, kind, deadline):
+                    found = shapes(collate([item])) if collates else shapes(item)
+                    if first is None:
+                        first = found
+                    elif found != first:
+                        self._say(dataset, first, found)
+                    if self.varies is not None:
+                        return
+            except Exception:
+                guard.complain()
+
+
+def source(loader):
+    """(data set, function that makes a batch, whether of several items, kind) of a loader, or of its iterator, which outlives it."""
+    held = vars(loader)
+    dataset, collate = held.get("_dataset", held.get("dataset")), held.get("_collate_fn", held.get("collate_fn"))
+    return dataset, collate, bool(getattr(loader, "_auto_collation", False)), held.get("_dataset_kind", 0)
+
+
+def _items(dataset, kind, deadline):
+    if kind == 0:
+        count = len(dataset)
+        places = sorted({0, count - 1} | {count * k // 16 for k in range(16)} | {(count // 3 + 7919 * k) % count for k in range(8)}) if count > 0 else []
+        order = [places[0], places[-1]] + places[1:-1] if places else []
+        source = (dataset[i] for i in itertools.chain(order, (int(count * (GOLDEN * k % 1)) for k in range(1, MOST_ASKED if order else 0))))
+    else:
+        order, source = [], itertools.islice(iter(dataset), MOST_STREAMED)
+    begin = time.monotonic()
+    for n, item in enumerate(source, 1):
+        yield item
+        now = time.monotonic()
+        if now > deadline or kind == 0 and n >= len(order) and now > begin + MOST_MORE_SECONDS:
+            return

@@ -1,0 +1,3 @@
+"""What is used."""
+
+THERE = 1

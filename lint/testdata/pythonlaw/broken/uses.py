@@ -1,0 +1,12 @@
+"""Each way in which a name leads nowhere."""
+from . import gone
+from .has import LOST, THERE
+from . import has
+
+
+print(has.gone, has.THERE, gone, LOST, THERE)
+
+
+def function(value):
+    has = value
+    return absent + has
