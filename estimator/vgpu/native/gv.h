@@ -119,6 +119,7 @@ GV_EXPORT int gv_charge(int device, int64_t bytes); /* GV_OK or GV_ERROR_OUT_OF_
 GV_EXPORT void gv_memory_info(int device, uint64_t *free_bytes, uint64_t *total_bytes);
 /* gv_offer_workspace is told of a workspace that a library's plan asks for: PyTorch goes on without one that does not fit. */
 GV_EXPORT void gv_offer_workspace(int64_t bytes);
+GV_EXPORT void gv_use(enum gv_library library); /* one more handle of it; the first takes what the library takes of the card */
 GV_EXPORT uint64_t gv_used_bytes(int device);
 GV_EXPORT uint64_t gv_peak_bytes(int device);
 
@@ -135,7 +136,7 @@ GV_EXPORT void gv_launched_grid(uint64_t x, uint64_t y, uint64_t z); /* so was a
 GV_EXPORT double gv_device_milliseconds(void);
 #define GV_SHORTEST_MILLISECONDS 1.0f /* between two events: programs divide by it */
 
-/* ---- what the run used (report.c) */
+/* ---- what the run used (counters.c) */
 
 /* Sizes that are a model, not the library's own answer. */
 enum gv_bound { GV_BOUND_CONV, GV_BOUND_RNN, GV_BOUND_CTC, GV_BOUND_NORM, GV_BOUND_FFT, GV_BOUND_SOLVER, GV_BOUND_SPARSE, GV_BOUND_DNN_GRAPH, GV_BOUNDS };
@@ -146,7 +147,6 @@ struct gv_unanswered {
 	struct gv_unanswered *next;
 };
 
-GV_EXPORT void gv_use(enum gv_library library);
 GV_EXPORT void gv_communicator(int ranks); /* one more group of GPUs that talk to each other */
 GV_EXPORT void gv_communicator_peer(int ranks); /* in a group of that size, the first data from one GPU to one other */
 GV_EXPORT void gv_bounded(enum gv_bound bound, uint64_t bytes);

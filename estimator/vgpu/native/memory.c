@@ -19,6 +19,8 @@ enum { PAGE_BYTES = 4096, CHUNK_BYTES = 32 << 20, ARENA_TIMES_CAPACITY = 8, MAX_
 /* PyTorch takes smaller requests than this in segments of other sizes, which tell nothing. */
 #define LEAST_OFFERED ((int64_t)(10 * GV_MIB))
 
+void (*gv_on_first_use)(void);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gv_block *blocks; /* sorted by base */
 static size_t block_count, block_room;
@@ -242,8 +244,11 @@ static uint64_t room(int device)
 	return bytes;
 }
 
-void gv_library_loaded(int device, enum gv_library library)
+void gv_use(enum gv_library library)
 {
+	int device = gv_device();
+
+	gv_count_handle(library);
 	if (device < 0 || device >= GV_MAX_DEVICES)
 		return;
 	pthread_mutex_lock(&lock);
@@ -316,8 +321,8 @@ int gv_charge(int device, int64_t bytes)
 		counters[device].allocations++;
 	}
 	pthread_mutex_unlock(&lock);
-	if (first)
-		gv_first_use();
+	if (first && gv_on_first_use)
+		gv_on_first_use();
 	return status;
 }
 
@@ -365,8 +370,8 @@ void *gv_alloc(size_t bytes, int device, enum gv_kind kind)
 			pinned_peak = pinned_bytes;
 	}
 	pthread_mutex_unlock(&lock);
-	if (first)
-		gv_first_use();
+	if (first && gv_on_first_use)
+		gv_on_first_use();
 	return block.base;
 }
 

@@ -2,7 +2,7 @@
  * The modelled device: a flat key=value file named by GRESIZE_VGPU_PROFILE. Keys:
  *   name, cc_major, cc_minor, total_bytes, context_bytes, driver_version, cuda_driver_version, attr.N, library.NAME,
  *   and of a slice mig_profile, mig_card, mig_card_bytes, mig_compute_slices, mig_memory_slices
- * N is the public number of a device attribute, NAME a library (report.c), the value what its first use takes of the card. Unknown keys are left for others; a missing key keeps the built-in
+ * N is the public number of a device attribute, NAME a library (library_names), the value what its first use takes of the card. Unknown keys are left for others; a missing key keeps the built-in
  * value, which is that of an H100 80 GB.
  */
 #define _GNU_SOURCE
@@ -42,6 +42,12 @@ static struct gv_profile profile = {
 		[117] = 1, [118] = 100, [119] = 1, [120] = 1, [121] = 1, [125] = 1, [126] = 4, [132] = 1,
 	},
 	.devices = 1,
+};
+
+static const char *const library_names[GV_LIBRARIES] = {
+	[GV_LIB_CUBLAS] = "cublas", [GV_LIB_CUBLASLT] = "cublaslt", [GV_LIB_CUDNN] = "cudnn", [GV_LIB_CUFFT] = "cufft",
+	[GV_LIB_CUSOLVER] = "cusolver", [GV_LIB_CUSPARSE] = "cusparse", [GV_LIB_CUSPARSELT] = "cusparselt", [GV_LIB_NCCL] = "nccl",
+	[GV_LIB_NVRTC] = "nvrtc", [GV_LIB_NVSHMEM] = "nvshmem", [GV_LIB_CUFILE] = "cufile",
 };
 
 static struct gv_once loaded;
@@ -87,6 +93,20 @@ int64_t gv_environment(const char *name, int64_t fallback)
 	return text && gv_parse(text, &value) ? value : fallback;
 }
 
+const char *gv_library_name(enum gv_library library)
+{
+	return library_names[library];
+}
+
+static enum gv_library library_named(const char *name)
+{
+	int i = 0;
+
+	while (i < GV_LIBRARIES && strcmp(library_names[i], name) != 0)
+		i++;
+	return (enum gv_library)i;
+}
+
 static void copy_text(char to[GV_MAX_NAME], const char *from)
 {
 	size_t length = strlen(from);
@@ -120,7 +140,7 @@ static void set_key(const char *key, const char *value)
 	if (number < 0)
 		return;
 	if (!strncmp(key, "library.", 8)) {
-		library = gv_library_named(key + 8);
+		library = library_named(key + 8);
 		if (library < GV_LIBRARIES)
 			profile.library_bytes[library] = (uint64_t)number;
 		return;

@@ -24,23 +24,35 @@ struct gv_memory_counters {
 
 struct gv_memory_counters gv_memory_counters(int device);
 uint64_t gv_pinned_peak_bytes(void);
-/* gv_library_loaded takes what the first use of a library takes of the device. */
-void gv_library_loaded(int device, enum gv_library library);
-/* gv_library_named is the library that a profile calls so; GV_LIBRARIES when there is none. */
-enum gv_library gv_library_named(const char *name);
+const char *gv_library_name(enum gv_library library); /* as a profile and a report call it */
 uint64_t gv_launches(void);
 bool gv_check_passes(void); /* kernels.c */
 
 /* gv_python_late puts the Python layer into this process if it is an interpreter without it. */
 void gv_python_late(void);
 
-/* gv_first_use is told that device memory was taken for the first time: a process that is killed next leaves a report. */
-void gv_first_use(void);
+/* Called when device memory was taken for the first time, and when a symbol without an answer was first called. report.c sets both. */
+extern void (*gv_on_first_use)(void);
+extern void (*gv_on_unanswered)(void);
+
+enum { GV_COMMUNICATOR_SIZES = 16 };
+
+/* What was counted so far. Words that are added to without the lock are read whole, and each for itself. */
+struct gv_counts {
+	uint64_t handles[GV_LIBRARIES];
+	struct { uint64_t calls, largest; } bounds[GV_BOUNDS];
+	struct { int ranks; uint64_t made, peers; } communicators[GV_COMMUNICATOR_SIZES];
+	uint64_t small_reads, large_reads, true_reads, checks;
+	struct gv_unanswered *unanswered; /* only grows, but in a forked child */
+};
+
+struct gv_counts gv_counts(void);
+void gv_count_handle(enum gv_library library);
 
 /* A forked child starts with unlocked locks and counts of its own. */
 void gv_memory_fork(int stage);
 void gv_copy_fork(int stage);
-void gv_report_fork(int stage);
+void gv_counters_fork(int stage);
 enum { GV_FORK_PREPARE, GV_FORK_PARENT, GV_FORK_CHILD };
 
 #endif

@@ -8,11 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum gv_library gv_library_named(const char *name)
-{
-	return strcmp(name, "cublas") ? GV_LIBRARIES : 0;
-}
-
 static char *take(size_t bytes)
 {
 	char *text = calloc(1, bytes + 1);
