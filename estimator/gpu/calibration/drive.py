@@ -5,7 +5,6 @@ Writes results.jsonl, capture.json, device.json, nvidia-smi.txt, snapshots*.tar,
 import collections
 import ctypes
 import gzip
-import io
 import json
 import multiprocessing
 import os
@@ -148,7 +147,7 @@ def main():
     queue += [W(n, cap=(n, f)) for n, f in ((r50, 0.9), (r50, 0.8), ("vgg19_b300_86_adam", 0.8), ("unet2d_b8_256_adam", 0.9), ("mnasnet_b469_86_adagrad", 0.9), (gpt, 0.88), ("bert_base_b32_s512_adam", 0.95))]
     if os.environ.get("GPUTRUTH_SMALL"):
         queue = [j for j in queue if j.kind == "script" or j.name in (r50, gpt, "resnet18_b64_sgd", "gpt2_b20_s128_keep_adamw", "mlp_cuda_graph", "dcgan_b128")]
-    total, n, peaks, ready = len(queue), 0, {}, collections.deque()
+    total, peaks, ready = len(queue), {}, collections.deque()
     pool = multiprocessing.get_context("fork").Pool(2)
     reserve = float(os.environ.get("GPUTRUTH_CONV", 25))
     try:

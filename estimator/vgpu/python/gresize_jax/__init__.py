@@ -2,6 +2,8 @@
 
 A process that never imports jax pays two entries in sys.meta_path and nothing else.
 """
+from __future__ import annotations
+
 import os
 
 __all__ = ["install"]
@@ -23,7 +25,7 @@ def _saw_tensorflow(_):
     report.write_tensorflow()
 
 
-def install():
+def install() -> None:
     """Arm the hooks, once, in a process of a probe that looks at the virtual GPU."""
     if not os.environ.get("GRESIZE_VGPU_REPORT_DIR") or (os.environ.get("GRESIZE_PROBE_MODE") or "vgpu") != "vgpu":
         return

@@ -1,7 +1,13 @@
 """What the native layer has seen XLA execute."""
+from __future__ import annotations
+
 import ctypes
 
 from gresize_vgpu.process import native
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
 MOST = 4096
 NAME_BYTES = 96
@@ -21,17 +27,17 @@ class Computation(ctypes.Structure):
         ("name", ctypes.c_char * NAME_BYTES),
     ]
 
-    def bytes(self):
+    def bytes(self) -> int:
         """What one execution needs beside what else there is."""
         return self.argument_bytes + self.output_bytes - self.alias_bytes + self.temporary_bytes
 
-    def said(self):
-        said = {field: getattr(self, field) for field, _ in self._fields_ if field != "loaded"}
+    def said(self) -> dict[str, Any]:
+        said = {field: getattr(self, field) for field, *_ in self._fields_ if field != "loaded"}
         said["name"] = self.name.decode("ascii", "replace")
         return said
 
 
-def computations():
+def computations() -> list[Computation]:
     """In the order of their first executions."""
     layer = native.library()
     if layer is None:
@@ -40,7 +46,7 @@ def computations():
     return list(room[: min(layer.gresize_pjrt_computations(room, MOST), MOST)])
 
 
-def steps(found):
+def steps(found: list[Computation]) -> int:
     """How often the computation was executed that most bytes go through: a training step does so again and again, and what initialises a large model once."""
     most = max(found, key=lambda c: c.bytes() * c.executions, default=None)
     return int(most.executions) if most is not None else 0
@@ -49,7 +55,7 @@ def steps(found):
 class Counts:
     """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         layer = native.library()
         numbers = (ctypes.c_int64 * 4)(0, 0, 0, -1)
         if layer is not None:

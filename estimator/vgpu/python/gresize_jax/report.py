@@ -1,4 +1,6 @@
 """Writes what one process of JAX was seen to need: jax-<pid>.json."""
+from __future__ import annotations
+
 import importlib.util
 import json
 import os
@@ -11,12 +13,16 @@ from gresize_vgpu.process import exceptions, guard, native, report_file, setting
 
 from . import pjrt
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
 SCHEMA = "gresize.vgpu.jax/1"
 MOST_COMPUTATIONS = 128
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 
 
-def version_of(name):
+def version_of(name: str) -> str | None:
     try:
         from importlib.metadata import version
 
@@ -25,7 +31,7 @@ def version_of(name):
         return None
 
 
-def plugin():
+def plugin() -> tuple[str | None, str | None]:
     """The package with the backend for NVIDIA's cards, and its version; none where JAX is for the CPU alone."""
     for major in ("13", "12"):
         if importlib.util.find_spec("jax_cuda%s_plugin" % major) is not None:
@@ -33,19 +39,19 @@ def plugin():
     return None, None
 
 
-def backends():
+def backends() -> dict[str, Any]:
     """The backends that have been started, by name."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return dict(getattr(bridge, "_backends", None) or {})
 
 
-def failures():
+def failures() -> dict[str, str]:
     """What backends that did not start said."""
     bridge = sys.modules.get("jax._src.xla_bridge")
     return {str(name): exceptions.summary(text) for name, text in (getattr(bridge, "_backend_errors", None) or {}).items()}
 
 
-def card_devices():
+def card_devices() -> list[Any]:
     """The cards of this process."""
     devices = []
     for backend in backends().values():
@@ -54,14 +60,14 @@ def card_devices():
     return devices
 
 
-def memory_stats(device):
+def memory_stats(device: Any) -> dict[str, int]:
     try:
         return device.memory_stats() or {}
     except Exception:  # an allocator without counters: only the native layer sees what it takes
         return {}
 
 
-def devices():
+def devices() -> list[dict[str, Any]]:
     listed = []
     for device in card_devices():
         stats = memory_stats(device)
@@ -79,18 +85,18 @@ def devices():
     return listed
 
 
-def exception(value):
+def exception(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
     text = exceptions.summary(value)
     return {"type": type(value).__name__, "text": text, "out_of_memory": OUT_OF_MEMORY in text}
 
 
-def preallocates():
+def preallocates() -> bool:
     return os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE", "true").lower() not in ("0", "false")
 
 
-def write(watch, reason, raised=None):
+def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
     """Write the report of this process; a fault here is never the program's."""
     try:
         native.flush()
@@ -137,7 +143,7 @@ def write(watch, reason, raised=None):
         guard.complain()
 
 
-def write_tensorflow():
+def write_tensorflow() -> None:
     """TensorFlow was imported. Alone it is a reason for no answer; beside JAX or PyTorch it may only read data."""
     try:
         content = {"schema": SCHEMA, "pid": os.getpid(), "ppid": os.getppid(), "reason": "tensorflow", "tensorflow": version_of("tensorflow")}

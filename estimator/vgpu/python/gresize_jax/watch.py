@@ -1,4 +1,6 @@
 """Counts what XLA executes and decides when it has been seen for long enough."""
+from __future__ import annotations
+
 import functools
 import os
 import sys
@@ -8,6 +10,10 @@ import time
 from gresize_vgpu.process import guard, report_file, settings
 
 from . import pjrt, report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
@@ -27,14 +33,14 @@ FLAGS = ("--xla_gpu_autotune_level=0", "--xla_gpu_enable_command_buffer=")
 class Watch:
     """The state of one process. Nothing that it does may reach the user's program as an exception."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.lock = threading.RLock()
         self.decisions = 0
-        self.first_answer = None  # when: by the clock, and of the processor
+        self.first_answer: tuple[float, float] | None = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)
         self.seen = 0  # computations
         self.highest = 0  # bytes
@@ -44,7 +50,7 @@ class Watch:
 
     # -- what is executed
 
-    def look(self):
+    def look(self) -> None:
         """Asked every now and then, from a thread of ours."""
         computations = pjrt.computations()
         peak = max([report.memory_stats(d).get("peak_bytes_in_use", 0) for d in report.card_devices()], default=0)
@@ -64,10 +70,10 @@ class Watch:
         if time.monotonic() - self.begin >= self.seconds and computations:
             self.stop("budget_spent" if self.first_answer is None else "stopped")
 
-    def clocks(self):
+    def clocks(self) -> tuple[float, float]:
         return time.monotonic() - self.begin, time.process_time()
 
-    def rests(self):
+    def rests(self) -> bool:
         """Whether nothing new has come for long."""
         clock, processor = self.clocks()
         first_clock, first_processor = self.first_answer
@@ -76,13 +82,13 @@ class Watch:
         )
 
     @staticmethod
-    def process_count():
+    def process_count() -> int:
         state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
         return getattr(state, "num_processes", None) or 1
 
     # -- the end
 
-    def stop(self, reason):
+    def stop(self, reason: str) -> None:
         """Write the report and end this process, without unwinding: user code must not save a checkpoint of zeros."""
         with self.lock:
             if self.done:
@@ -95,7 +101,7 @@ class Watch:
             finally:
                 os._exit(0)
 
-    def finish(self):
+    def finish(self) -> None:
         """The interpreter ends by itself."""
         with self.lock:
             if self.done:
@@ -107,7 +113,7 @@ class Watch:
                 report.write(self, "exit" if raised is None else "exception", raised)
             report_file.show_to_measurement(name)
 
-    def after_fork(self):
+    def after_fork(self) -> None:
         """JAX does not work in a forked child: what the child does is the parent's business."""
         self.lock = threading.RLock()
         self.done = True
@@ -121,7 +127,7 @@ def _budget(watch):
         time.sleep(LOOKS_EVERY_SECONDS)
 
 
-def prepare():
+def prepare() -> None:
     """Before jax is imported: libraries read these variables when they are loaded."""
     flags = os.environ.get("XLA_FLAGS", "").split()
     os.environ["XLA_FLAGS"] = " ".join([f for f in flags if f not in FLAGS] + list(FLAGS))
@@ -129,7 +135,7 @@ def prepare():
 
 def _hook_visible():
     """JAX asks for a file of the driver before it looks for cards at all."""
-    hardware = sys.modules.get("jax._src.hardware_utils")
+    hardware: Any = sys.modules.get("jax._src.hardware_utils")
     if hardware is not None and hasattr(hardware, "has_visible_nvidia_gpu"):
         hardware.has_visible_nvidia_gpu = lambda: True
 
@@ -145,7 +151,7 @@ def _hook_decision(watch, kind, name):
     setattr(kind, name, decide)
 
 
-def start():
+def start() -> None:
     """Called once jax has been imported."""
     import atexit
 

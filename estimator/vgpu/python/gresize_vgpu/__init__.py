@@ -2,6 +2,8 @@
 
 A process that never imports torch pays one entry in sys.meta_path and nothing else.
 """
+from __future__ import annotations
+
 import os
 import sys
 
@@ -31,7 +33,7 @@ def _note_failure(e):
     import_failure.note(e)
 
 
-def install():
+def install() -> None:
     """Arm the hook, once, in a process of a probe."""
     if not os.environ.get("GRESIZE_VGPU_REPORT_DIR"):
         return
@@ -46,7 +48,7 @@ def install():
     sys.meta_path.insert(0, Finder(_start, "torch", failed=_note_failure))
 
 
-def install_late():
+def install_late() -> None:
     """Start in a process whose torch is in use already. What it did before its first use of the GPU was not seen."""
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "optim") or not hasattr(torch, "cuda"):

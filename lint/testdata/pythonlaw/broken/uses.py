@@ -7,6 +7,6 @@ from . import has
 print(has.gone, has.THERE, gone, LOST, THERE)
 
 
-def function(value):
+def function(value, whole: bool):
     has = value
     return absent + has

@@ -4,6 +4,8 @@ No kernel runs here, so all take the same time and the first of a list wins: com
 kept where two are needed for the choice to happen, because what is allocated while it happens is part of the peak. Where the candidates
 take memory of different size, the largest is kept, or its size noted, so that the answer becomes an interval.
 """
+from __future__ import annotations
+
 import functools
 import inspect
 import os
@@ -13,6 +15,10 @@ from gresize_imports import after_import
 
 from ..process import guard, native
 from ..values import decisions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable, Sequence
 
 # As many candidates are compiled and timed where nothing but time tells them apart.
 KEPT = 2
@@ -28,7 +34,7 @@ class Choices:
     kernel_lists = 0  # lists of launch configurations that were cut, which changes no memory
 
 
-def counts():
+def counts() -> dict[str, int]:
     return {
         "lists": Choices.lists,
         "candidates": Choices.candidates,
@@ -38,12 +44,12 @@ def counts():
     }
 
 
-def is_compile_worker():
+def is_compile_worker() -> bool:
     """A process of the compiler's own trains nothing, and is killed when its parent ends: that is no program that was cut short."""
     return os.path.dirname(os.path.abspath((getattr(sys, "argv", None) or [""])[0])).endswith(os.path.join("torch", "_inductor", "compile_worker"))
 
 
-def watch_imports():
+def watch_imports() -> None:
     after_import("torch._inductor.select_algorithm", hook_selection)
     after_import("torch._inductor.runtime.triton_heuristics", hook_heuristics)
     after_import("triton.runtime.autotuner", hook_triton)
@@ -63,7 +69,7 @@ def _workspace_bytes(choice):
     return max(_integer(getattr(argument, "count", 0)), _integer(getattr(request, "workspace_size", 0)))
 
 
-def keep(choices, kinds):
+def keep(choices: Sequence[Any], kinds: Callable[[Any], str]) -> tuple[list[Any], bool]:
     """The candidates to try: all libraries' own kernels, and of each other kind as many as the choice needs."""
     extern = [c for c in choices if kinds(c) == "extern"]
     kept = list(extern)
@@ -95,7 +101,7 @@ def _unwatched(function, *args, **kwargs):
         decisions.Decisions.watched_reads += native.all_reads() - reads
 
 
-def hook_selection(module):
+def hook_selection(module: Any) -> None:
     selector = module.AlgorithmSelectorCache
     original = selector.__call__
     parameters = inspect.signature(original)
@@ -125,7 +131,7 @@ def hook_selection(module):
     selector.__call__ = select
 
 
-def hook_heuristics(module):
+def hook_heuristics(module: Any) -> None:
     original = module.cached_autotune
     parameters = inspect.signature(original)
 
@@ -149,7 +155,7 @@ def hook_heuristics(module):
     module.cached_autotune = cached_autotune
 
 
-def hook_triton(module):
+def hook_triton(module: Any) -> None:
     """Of the configurations of a program's own kernel, those after the second that works are not compiled."""
     tuner = module.Autotuner
     original_run, original_bench = tuner.run, tuner._bench

@@ -1,4 +1,6 @@
 """What is done before a compiler looks at the program: hooks that it would trace through step aside."""
+from __future__ import annotations
+
 import functools
 import importlib
 import sys
@@ -6,6 +8,12 @@ import sys
 from gresize_imports import around_import
 
 from ..process import guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
+
+    from gresize_types import Torch
 
 COMPILER = "torch._dynamo"
 DYNAMO = COMPILER + ".eval_frame"
@@ -16,7 +24,7 @@ ENTRANCES = ("_maybe_set_eval_frame", "set_eval_frame")
 SCRIPT_FRAMES = 2
 
 
-def before_scripts(torch, retire):
+def before_scripts(torch: Torch, retire: Callable[..., Any]) -> None:
     """Have retire() called before TorchScript reads a function's source."""
     original = torch.jit.script
 
@@ -33,11 +41,11 @@ def before_scripts(torch, retire):
     torch.jit.script = script
 
 
-def before(torch, retire):
+def before(torch: Torch, retire: Callable[..., Any]) -> None:
     """Have retire(what) called before torch.compile looks at anything."""
 
     def retiring(original):
-        def call(*args, **kwargs):
+        def follow(*args, **kwargs):
             try:
                 retire(args[0] if args else kwargs.get("model"))
             except Exception:
@@ -45,6 +53,7 @@ def before(torch, retire):
             return original(*args, **kwargs)
 
         # Not functools.wraps: what looks at the wrapped function's own code must find it.
+        call: Any = follow
         call.__name__, call.__doc__, call.__wrapped__ = original.__name__, original.__doc__, original
         return call
 
@@ -60,7 +69,7 @@ def _at_work():
     return hasattr(context, "try_get") and context.try_get() is not None
 
 
-def when_traced(torch, calls):
+def when_traced(torch: Torch, calls: Any) -> None:
     """Have the followers of calls step aside while a compiled function runs, which is when a compiler reads what it calls. What a compiler knows of
     PyTorch it learns as it is imported, by whomever, of PyTorch's own functions."""
     if COMPILER not in sys.modules:

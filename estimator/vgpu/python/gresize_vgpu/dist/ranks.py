@@ -5,12 +5,20 @@ exchange of objects and the common end is changed. A job of more ranks than GRES
 alone: the others are never started, the world keeps its size, and the two get a store that never waits for who is not there. Their
 collectives run in PyTorch's own ProcessGroupNCCL over the replaced library, because its buffers and streams are what is to be seen.
 """
+from __future__ import annotations
+
 import functools
 import hashlib
 import os
 import pickle
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterable
+
+    from gresize_types import Torch
 
 MOST_RANKS = 4
 # A rank that has seen enough waits for the others this long, and the others go on for this long without it.
@@ -27,18 +35,18 @@ def _integer(name, fallback=None):
         return fallback
 
 
-def most_ranks():
+def most_ranks() -> int:
     return max(_integer("GRESIZE_VGPU_MOST_RANKS", MOST_RANKS), 1)
 
 
-def chosen(world):
+def chosen(world: int) -> list[int]:
     """The ranks of a job that are run: all, or the first and the last. Sharding and the stages of a pipeline are largest at the ends."""
     if world <= most_ranks():
         return list(range(world))
     return [0, world - 1] if most_ranks() > 1 else [0]
 
 
-def directory():
+def directory() -> str | None:
     reports = os.environ.get("GRESIZE_VGPU_REPORT_DIR")
     if not reports:
         return None
@@ -50,7 +58,7 @@ def directory():
 # -- the start of a process
 
 
-def at_start():
+def at_start() -> None:
     """Called in every interpreter of a probe: a rank that is not one of the chosen ends here, before it costs anything."""
     world = _integer("WORLD_SIZE")
     rank = _integer("RANK", _integer("LOCAL_RANK"))
@@ -89,7 +97,7 @@ def _become(launched, index):
         os.environ[name] = str(value)
 
 
-def hook_launcher(api):
+def hook_launcher(api: Any) -> None:
     """torch.distributed.launcher.api: one agent starts the chosen ranks of all nodes, and waits for no other node's agent."""
     original = api.launch_agent
 
@@ -129,7 +137,7 @@ def _first_here(name):
     return True
 
 
-def hook_spawn(module):
+def hook_spawn(module: Any) -> None:
     """torch.multiprocessing.spawn: the processes of ranks that are not run end at once."""
     original = module.start_processes
 
@@ -145,7 +153,7 @@ def hook_spawn(module):
             module.multiprocessing = whole
 
     module.start_processes = start_processes
-    package = sys.modules.get("torch.multiprocessing")
+    package: Any = sys.modules.get("torch.multiprocessing")
     if getattr(package, "start_processes", None) is original:
         package.start_processes = start_processes
 
@@ -181,7 +189,7 @@ class World:
     groups = {}  # name of a process group -> its ranks in the world
 
     @classmethod
-    def present(cls, ranks):
+    def present(cls, ranks: Iterable[int]) -> list[bool]:
         return [r in chosen(cls.size) for r in ranks]
 
 
@@ -205,7 +213,7 @@ def _tell_present(ranks):
 def _make_store_class(torch):
     base = torch.distributed.Store
 
-    class SomeRanksStore(base):
+    class SomeRanksStore(base):  # type: ignore
         """A store of the ranks that are run. What only another would have written is answered at once."""
 
         def __init__(self, backing):
@@ -274,7 +282,7 @@ def _make_store_class(torch):
     return SomeRanksStore
 
 
-def hook_distributed(torch, watch):
+def hook_distributed(torch: Torch, watch: Any) -> None:
     """torch.distributed: joining a world, object collectives, and the end."""
     module = sys.modules.get("torch.distributed.distributed_c10d")
     if module is None:
@@ -397,7 +405,7 @@ class Objects:
 
     counts = {}
 
-    def __init__(self, module, group):
+    def __init__(self, module: Any, group: Any) -> None:
         self.module = module
         self.group = group if group is not None else module._get_default_group()
         self.ranks = module.get_process_group_ranks(self.group)
@@ -405,7 +413,7 @@ class Objects:
         self.store = module._get_default_store()
         self.me = World.rank
 
-    def applies(self):
+    def applies(self) -> bool:
         """Whether the objects would go through a GPU, or to ranks that are not there."""
         return World.some or "nccl" in str(self.module.get_backend(self.group))
 
@@ -413,10 +421,10 @@ class Objects:
         count = self.counts[(self.name, kind) + who] = self.counts.get((self.name, kind) + who, 0) + 1
         return "gresize/%s/%s/%s/%d/" % (self.name, kind, "-".join(str(w) for w in who), count)
 
-    def there(self, rank):
+    def there(self, rank: int) -> bool:
         return not World.some or World.present([rank])[0]
 
-    def gather(self, obj, wanted):
+    def gather(self, obj: Any, wanted: bool) -> list[Any]:
         """What each rank of the group gave; a rank that is not run gives what the first that is gave."""
         key = self._key("gather")
         data = pickle.dumps(obj)
@@ -427,14 +435,14 @@ class Objects:
         stand_in = next((r for r in self.ranks if self.there(r)), self.me)
         return [pickle.loads(self.store.get(key + "by%d" % (r if self.there(r) else stand_in))) for r in self.ranks]
 
-    def send(self, kind, who, obj):
+    def send(self, kind: str, who: Any, obj: Any) -> None:
         data = pickle.dumps(obj)
         self.store.set(self._key(kind, *who) + "sent", data)
         if World.some and kind == "send" and self.me == 0:
             self.store.set(self._key("stand-in"), data)
         self._spend(len(data), 1)
 
-    def receive(self, kind, who, source, otherwise):
+    def receive(self, kind: str, who: Any, source: int, otherwise: Any) -> Any:
         key = self._key(kind, *who) + "sent"
         if not self.there(source):
             return self._stand_in(otherwise) if kind == "send" else otherwise
@@ -597,7 +605,7 @@ def _runs(pid):
         return False
 
 
-def all_say(what, answer):
+def all_say(what: str, answer: bool) -> bool:
     """Whether each rank that is run says so, asked of all of them at the same step."""
     if World.rank is None or World.size < 2:
         return False
@@ -611,7 +619,7 @@ def all_say(what, answer):
     return False
 
 
-def leave():
+def leave() -> None:
     """This rank has seen enough. The others must find its store and its sockets until they have, too."""
     if World.rank is None or World.size < 2:
         return
@@ -627,7 +635,7 @@ def leave():
         time.sleep(0.02)
 
 
-def others_left():
+def others_left() -> bool:
     """Another rank of this world stopped so long ago that this one waits for it in vain."""
     if World.rank is None or World.size < 2:
         return False

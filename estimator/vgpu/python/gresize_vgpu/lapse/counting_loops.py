@@ -4,6 +4,8 @@ A `for` over a range in a module of the program's own gets its numbers from here
 those of the range. Then a loop in whose turns optimizers step goes on as it is for a short time, and from there to the turns at which a comparison of its number has an
 answer that was hardly seen, at which a number that is reckoned from it is largest, to some in between, and to its last.
 """
+from __future__ import annotations
+
 import builtins
 import dis
 import sys
@@ -12,6 +14,15 @@ import time
 from ..program import sources
 from ..steady import kept_by_turns
 from . import program_counters, turn_numbers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import FrameType
+    from typing import Any, Callable, Iterator
+
+    from gresize_types import Place
+
+    from .time_lapse import TimeLapse
 
 # Of the time that is left, for the turns of a loop before any is left out: at its first time, and an n-th of the second share at its n-th; for one around others.
 FIRST_SHARE, NEXT_SHARE, OUTER_SHARE = 0.08, 0.04, 0.4
@@ -29,7 +40,7 @@ MOST_ROWS = 40  # from a range to the loop
 
 
 class Loops:
-    def __init__(self, lapse, peak, held, fault):
+    def __init__(self, lapse: TimeLapse, peak: Callable[[], int], held: Callable[[], int], fault: Callable[[Exception], None]) -> None:
         self.lapse, self.peak, self.held, self.fault = lapse, peak, held, fault
         self.open = []  # how many turns the loops have that are gone through now
         self.leaving = []  # what turns leave, and how many there are, of each loop in time-lapse
@@ -48,7 +59,7 @@ class Loops:
         self._armed, self.given, self.retired = set(), [], False
         self.range = _range(self)
 
-    def arm(self, frame):
+    def arm(self, frame: FrameType) -> None:
         """Gives the modules of the program their range: those that run, and those that were imported."""
         for _ in range(60):
             if frame is None:
@@ -60,7 +71,7 @@ class Loops:
             if type(space) is dict:
                 self.arm_module(space)
 
-    def arm_module(self, space):
+    def arm_module(self, space: dict[str, Any]) -> None:
         if id(space) in self._armed:
             return
         self._armed.add(id(space))
@@ -69,25 +80,25 @@ class Loops:
             space["range"] = self.range
             self.given.append(space)
 
-    def stepped(self, optimizer, frame):
+    def stepped(self, optimizer: Any, frame: FrameType) -> None:
         """An optimizer has stepped, in time-lapse."""
         if not self.leaving:
             self.steps_leave.turn()
         self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), not self.inner or self.inner[-1][0])
 
-    def leaves(self):
+    def leaves(self) -> tuple[float, int]:
         """(bytes, times): what each turn leaves that was not run, of the loop of which that is the most."""
         found = [(left.bytes(), count) for left, count in self.leaving] or [(self.steps_leave.bytes(), program_counters.UNTOLD_STEPS)]
         return max(found, key=lambda left: left[0] * left[1])
 
-    def steps_in_all(self, fed):
+    def steps_in_all(self, fed: int) -> int:
         """How many steps a program makes whose loops are open, if they say so. fed: of a loader that feeds them, how many batches it has."""
         product = 1
         for count in self.open:
             product *= max(count, 1)
         return product * (fed or 1) if self.open else program_counters.UNTOLD_STEPS
 
-    def retire(self, _=None):
+    def retire(self, _: Any = None) -> None:
         """A compiler reads the program's own source, and wants to find Python's range there."""
         self.retired = True
         self.counters.retire(sys._getframe(1))
@@ -95,7 +106,7 @@ class Loops:
             if space.get("range") is self.range:
                 del space["range"]
 
-    def span(self, span, frame):
+    def span(self, span: range, frame: FrameType) -> Any:
         """What a call of range gives: the range itself, but where a loop takes its turns from it, at once or by way of something that goes through it."""
         place = frame.f_code, frame.f_lasti
         if place not in self._places:
@@ -104,7 +115,7 @@ class Loops:
         kind = self._places[place]
         return kind(self, span, place) if kind is not None and len(span) > FIRST_TURNS else span
 
-    def turns(self, span, place):
+    def turns(self, span: range, place: Place) -> Iterator[Any]:
         steps, lapse = self.steps, self.lapse
         self.open.append(len(span))
         try:
@@ -152,11 +163,11 @@ class Loops:
             self.going = [other for other in self.going if other is not notes]
             self.inner = [other for other in self.inner if other is not stands]
 
-    def places(self):
+    def places(self) -> set[Place]:
         """(file, line) of the program's tests that had either answer."""
         return self.counters.places().union(*[notes.places() for notes in self.noted])
 
-    def rising_so_far(self):
+    def rising_so_far(self) -> dict[Place, float]:
         """As rising, of loops that go on: where each turn so far that was gone on to for an answer has raised the peak."""
         found = dict(self.rising)
         for notes in self.going:
@@ -167,11 +178,11 @@ class Loops:
                         found[question.place[:2]] = rise / times * notes.times(question, answer)
         return found
 
-    def due(self):
+    def due(self) -> set[Place]:
         """(file, line) where numbers are reckoned that later turns would make larger."""
         return {place for notes in self.going for place in notes.due()}
 
-    def looking(self, function, *args):
+    def looking(self, function: Callable[..., Any], *args: Any) -> Any:
         try:
             return function(*args)
         except Exception as e:

@@ -4,14 +4,25 @@ Once enough steps were seen, the data loader in use says that it is at its end. 
 give some batches each, until the next epoch has begun: what a validation takes is thus in the figure. In time-lapse (time_lapse.py) a loader gives a few
 batches and then the last of them again, as many as it has in all where there is time for that, so that the program counts as it would.
 """
+from __future__ import annotations
+
 import copy
 import functools
-import math
 import os
 import sys
 import time
 
 from ..steady import largest_batch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
+
+    from gresize_types import Torch
+
+    from ..steady.steady_state import Steadiness
+    from .counting_loops import Loops
+    from .time_lapse import TimeLapse
 
 # Batches of a loader that is first read after the training was cut short. The first are full ones.
 BATCHES_AFTER = 3
@@ -36,7 +47,7 @@ MOST_LEFT_BYTES = 16 << 20
 class Passed:
     """A data set that loaders with batches of one size read in time-lapse."""
 
-    def __init__(self, dataset):
+    def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
         self.reads = 0
         self.batch, self.elements = None, 0  # the one that is given again
@@ -47,7 +58,7 @@ class Passed:
 class Phases:
     """Whether epochs are being cut short, and what was seen since."""
 
-    def __init__(self, steadiness, fault):
+    def __init__(self, steadiness: Steadiness, fault: Callable[[Exception], None]) -> None:
         self.steadiness, self.fault = steadiness, fault
         self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
         self.workers = set()  # processes of loaders
@@ -55,17 +66,19 @@ class Phases:
         self.turned = False  # a loader was ended
         self.resumed = False  # the training goes on after that
         self.steps_after = 0
-        self.deadline, self.allowed = None, LEAST_SECONDS
+        self.deadline: float | None = None
+        self.allowed = LEAST_SECONDS
         self.given = self.given_before = 0
         self.length = None  # of the loader that was begun last, in batches
         self.fed = False  # the last step took a batch from a loader
-        self.lapse = self.loops = None
+        self.lapse: TimeLapse | None = None
+        self.loops: Any = None  # counting_loops.Loops
         self.passed = {}  # (id of a data set, samples in a batch) -> Passed
         self.loaders = 0  # data sets that were read in time-lapse
         self.saved = 0  # bytes of checkpoints, in time-lapse
         self.left_out = False  # a loader was ended before its time
 
-    def hook(self, torch):
+    def hook(self, torch: Torch) -> None:
         self._hook_save(torch)
         module = sys.modules.get("torch.utils.data.dataloader")
         iterator = getattr(module, "_BaseDataLoaderIter", None)
@@ -118,11 +131,11 @@ class Phases:
 
         torch.save = save
 
-    def batches(self):
+    def batches(self) -> int:
         """How many batches the loader has that was read last."""
         return self.length or 0
 
-    def look_at(self, iterator, batch):
+    def look_at(self, iterator: Any, batch: Any) -> None:
         try:
             if not hasattr(iterator, "_gresize_seen"):
                 iterator._gresize_seen = True
@@ -132,7 +145,7 @@ class Phases:
         except Exception:
             pass
 
-    def hold(self, iterator, torch, ended=False):
+    def hold(self, iterator: Any, torch: Torch, ended: bool = False) -> None:
         """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""
         try:
             held = iterator.__dict__.setdefault("_gresize_held", [])
@@ -152,14 +165,14 @@ class Phases:
         except Exception:  # a stream has no length
             pass
 
-    def looking(self, function, iterator):
+    def looking(self, function: Callable[..., Any], iterator: Any) -> Any:
         try:
             return function(iterator)
         except Exception as e:
             self.fault(e)
             return None
 
-    def at_end(self, iterator):
+    def at_end(self, iterator: Any) -> bool:
         if not self.active:
             return False
         if not self.turned and self.lapse is None:  # the one that training reads from
@@ -186,11 +199,11 @@ class Phases:
 
     # -- in time-lapse
 
-    def go_on(self, lapse, loops):
+    def go_on(self, lapse: TimeLapse, loops: Loops) -> None:
         """The first answer is known."""
         self.active, self.lapse, self.loops = True, lapse, loops
 
-    def begin(self, iterator):
+    def begin(self, iterator: Any) -> None:
         """A loader is asked for the first time in time-lapse, perhaps on its way. What a data set gives in another epoch is mostly what it gave before."""
         if not self.steadiness.sources:  # the one that training reads from
             self.steadiness.keep(iterator)
@@ -207,7 +220,7 @@ class Phases:
         held["_gresize_until"] = _from_now(seconds)
 
     @staticmethod
-    def keep(iterator, batch):
+    def keep(iterator: Any, batch: Any) -> None:
         """The batch that is given again from here on: the largest so far."""
         known, given = iterator._gresize_known, iterator._gresize_given
         try:
@@ -219,10 +232,10 @@ class Phases:
         except Exception:
             known.batch = None
 
-    def again(self, iterator):
+    def again(self, iterator: Any) -> Any:
         """The batch that a loader gives once more; None where it gives its next one."""
         known = iterator._gresize_known
-        if not known.asked and getattr(iterator, "_gresize_batches", 0) and not known.on_card:
+        if not known.asked and getattr(iterator, "_gresize_batches", False) and not known.on_card:
             known.asked = True
             known.largest = largest_batch.find(iterator, _batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))
             if known.largest is not None:
@@ -235,18 +248,18 @@ class Phases:
             self.settle(known, 3)  # the program asks for more, and is done with the last, or with the one before it, where it takes one ahead
         return _copy(known.batch)
 
-    def settle(self, known, times):
+    def settle(self, known: Any, times: int) -> None:
         """The largest batch that the data set can give was run, where it was given so many times."""
         if known.largest is not None and known.largest.bounds and known.largest.given >= times:
             self.steadiness.settle(known.dataset)
 
-    def step(self):
+    def step(self) -> None:
         """A training step has ended."""
         if self.turned and not self.resumed:
             self.resumed, self.deadline = True, time.monotonic() + self.allowed
         self.fed, self.given_before = self.given > self.given_before, self.given
 
-    def wants_more(self, elapsed_seconds):
+    def wants_more(self, elapsed_seconds: float) -> bool:
         """Whether to go on, asked after each step once enough steps were seen."""
         if self.turned:
             self.steps_after += 1
@@ -256,13 +269,13 @@ class Phases:
         self.cut(elapsed_seconds)
         return True
 
-    def cut(self, elapsed_seconds, together=False):
+    def cut(self, elapsed_seconds: float, together: bool = False) -> None:
         """The loader that feeds the training ends with its next batch; together: that of each rank, at the same step: they would wait for each other."""
         self.active, self.together = True, together
         self.allowed = max(LEAST_SECONDS, elapsed_seconds)
         self.deadline = time.monotonic() + self.allowed
 
-    def late(self):
+    def late(self) -> bool:
         return self.deadline is not None and time.monotonic() > self.deadline
 
 

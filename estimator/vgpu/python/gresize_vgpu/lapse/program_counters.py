@@ -3,6 +3,8 @@
 Which numbers are counters is seen, not read: those in reach of the program's running functions that grew by the same number in each of some training steps.
 They then note what is asked of them (turn_numbers.py), wherever they lie, and so tell after how many steps something else comes. Steps in between are left out.
 """
+from __future__ import annotations
+
 import collections
 import ctypes
 import inspect
@@ -12,6 +14,13 @@ import time
 
 from ..program import sources
 from . import turn_numbers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import FrameType
+    from typing import Any, Callable
+
+    from gresize_types import Frames, Place
 
 SAMPLES = 5
 MOST_FRAMES = 60
@@ -32,13 +41,14 @@ PLAIN = ("Namespace", "SimpleNamespace")
 class Counters:
     """The counters of the training that goes on, of which turn t is the t-th step since they are known."""
 
-    def __init__(self, peak, fault):
+    def __init__(self, peak: Callable[[], int], fault: Callable[[Exception], None]) -> None:
         self.peak, self.fault = peak, fault
         self.optimizer = 0  # the id of the one whose steps are counted
         self.rising = {}  # as of a loop
         self.left_out = self.unsettled = self.retired = False
         self.trainings = 0
-        self.answered, self.notes = set(), None
+        self.answered: set[Place] = set()
+        self.notes: turn_numbers.Notes | None = None
         self._begin()
 
     def _begin(self):
@@ -48,7 +58,7 @@ class Counters:
         self.spent, self.landed = 0.0, None
         self.since = time.process_time()
 
-    def step(self, optimizer, frame, seconds, free):
+    def step(self, optimizer: Any, frame: FrameType, seconds: float, free: bool) -> None:
         """An optimizer has stepped. free: no loop that leaves out turns by itself stands around it. seconds: for how long it is left as it is."""
         if self.retired:
             return
@@ -98,7 +108,7 @@ class Counters:
             terms = (operator.add, (operator.mul, (None, self.notes), stride), value - stride * self.turn)
             _set(frames, path, self.notes.known(value, terms))
 
-    def ahead(self):
+    def ahead(self) -> int | None:
         """In how many steps something new comes; None where that is never, or is not known."""
         begin = time.process_time()
         if self.landed is not None:
@@ -118,16 +128,16 @@ class Counters:
         self.tried[self.landed[0]] = self.tried.get(self.landed[0], 0) + 1
         return max(landings[0][0] - self.turn, 0)
 
-    def places(self):
+    def places(self) -> set[Place]:
         """(file, line) of the program's tests of its counters that had either answer."""
         return self.answered | (self.notes.places() if self.notes is not None else set())
 
-    def set_forward(self, frames, steps):
+    def set_forward(self, frames: Frames, steps: int) -> None:
         if steps > 0:
             self.left_out = True
             self._renew(frames, steps)
 
-    def retire(self, frame):
+    def retire(self, frame: FrameType | None) -> None:
         """A compiler reads what the program holds, and wants to find plain numbers."""
         self.retired = True
         frames = running(frame)
@@ -137,7 +147,7 @@ class Counters:
                 _set(frames, path, int(number))
 
 
-def running(frame):
+def running(frame: FrameType | None) -> Frames:
     """The running functions of the program's own, by their code and by the name of their module; the innermost of each."""
     found = {}
     for _ in range(MOST_FRAMES):

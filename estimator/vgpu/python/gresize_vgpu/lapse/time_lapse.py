@@ -4,11 +4,18 @@ The first steps say what a step takes. What a later one takes is seen by running
 ones again, for a short time, so that all epochs, callbacks, evaluations, the next training and the next candidate of a search come by. Whatever the
 program makes of that, the first answer stands: a failure from here on is no fault of its own.
 """
+from __future__ import annotations
+
 import gc
 import os
 import time
 
 from ..process import exceptions
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+
+    from gresize_types import Torch
 
 # Without anything new for so long, of the processor's time and by the clock, or for so many times what the first answer took, it ends.
 LEAST_QUIET_SECONDS, LEAST_WAITED_SECONDS = 5.0, 8.0
@@ -26,12 +33,12 @@ FROZEN_SHARE = 0.1
 NEW_BYTES = 1 << 20
 
 
-def wanted():
+def wanted() -> bool:
     # Ranks that leave out different turns would wait for each other.
     return os.environ.get("GRESIZE_PROBE_QUICK") != "1" and os.environ.get("WORLD_SIZE", "1") == "1"
 
 
-def frozen(torch):
+def frozen(torch: Torch) -> list[str]:
     """In words, the parameters on the card that take no part in the training: a later epoch may free them."""
     sizes = {True: 0, False: 0}
     for found in gc.get_objects():
@@ -45,16 +52,16 @@ def frozen(torch):
 class TimeLapse:
     """Whether the first answer is known, since when nothing new was seen, and how it ended."""
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float) -> None:
         self.budget = seconds
         self.active = False
         self.failure = None  # the traceback of that
         self.ended = ""  # in words for the report: "", "program", "nothing_new", "budget", or the exception
         self.first_peak = 0  # allocated, when the first answer was known
         self._first = self._first_processor = self._news = self._news_processor = self._rose = self._until = 0.0
-        self._known = None
+        self._known: tuple[int, int, tuple[int, ...]] | None = None
 
-    def start(self, begin, allocated):
+    def start(self, begin: float, allocated: int) -> bool:
         now = time.monotonic()
         self.active, self.first_peak = True, allocated
         self._first, self._first_processor, self._news = now - begin, time.process_time(), now
@@ -62,7 +69,7 @@ class TimeLapse:
         self._until = begin + max(BUDGET_SHARE * self.budget, self._first + LEAST_SHARE * (self.budget - self._first))
         return now < self._until
 
-    def see(self, allocated, reserved, *others):
+    def see(self, allocated: int, reserved: int, *others: int) -> bool:
         """Notes what is to be seen now: peaks, and how many optimizers, loaders and the like there were. Returns whether a peak is new."""
         known = self._known
         rose = known is None or allocated > known[0] + NEW_BYTES or reserved > known[1]
@@ -72,23 +79,23 @@ class TimeLapse:
         self._rose = time.monotonic() if rose else self._rose
         return rose
 
-    def news(self):
+    def news(self) -> None:
         """Something new has come, or comes now."""
         self._news, self._news_processor = time.monotonic(), time.process_time()
 
-    def quiet(self, share=1.0):
+    def quiet(self, share: float = 1.0) -> bool:
         """Whether nothing new has come for so long that nothing is expected, or for a share of that."""
         return time.monotonic() - self._news > share * max(LEAST_WAITED_SECONDS, 2 * QUIET_FACTOR * self._first) or (
             time.process_time() - self._news_processor > share * max(LEAST_QUIET_SECONDS, QUIET_FACTOR * self._first_processor)
         )
 
-    def rests(self):
+    def rests(self) -> bool:
         return bool(self.ended) and self.ended not in ("budget", "nothing_new") or time.monotonic() - self._rose > RESTS_SECONDS
 
-    def left_seconds(self):
+    def left_seconds(self) -> float:
         return max(self._until - time.monotonic(), 0.0)
 
-    def over(self):
+    def over(self) -> bool:
         """Whether to end it here, and why."""
         if not self.active:
             return False
@@ -98,15 +105,15 @@ class TimeLapse:
             self.ended = "nothing_new"
         return bool(self.ended)
 
-    def end(self, exception):
+    def end(self, exception: BaseException | None) -> None:
         """The program has ended by itself."""
         self.failure = getattr(exception, "__traceback__", None)
         self.ended = "program" if exception is None else ("%s: %s" % (type(exception).__name__, exceptions.summary(exception)))[:200]
 
-    def whole(self):
+    def whole(self) -> bool:
         """Whether the program was followed to its own end."""
         return self.ended == "program"
 
-    def said(self):
+    def said(self) -> str:
         """How it ended, for the report: nothing before it began, and "on" while the program goes on."""
         return self.ended or ("on" if self.active else "")

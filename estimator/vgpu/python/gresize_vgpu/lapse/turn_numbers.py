@@ -3,8 +3,16 @@
 In time-lapse a counting loop hands out such numbers. They are ints (or floats, once divided) in every respect; what is reckoned from them knows how,
 and a comparison, or a use as a size, is noted with its place.
 """
+from __future__ import annotations
+
 import operator
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
+
+    from gresize_types import Place
 
 MOST_NOTES = 64
 DEEPEST = 12
@@ -21,21 +29,22 @@ NEEDED = 3
 class Question:
     """A comparison at a place of the program: what was asked last, and how often each answer came."""
 
-    def __init__(self, place):
+    def __init__(self, place: Any) -> None:
         self.place = place
-        self.terms = self.compare = None
+        self.terms: Any = None
+        self.compare: Callable[[Any, Any], Any] | None = None
         self.came = {True: 0, False: 0}
         self.needed = {True: NEEDED, False: NEEDED}
         self.next = {}  # answer -> the turn at which it comes next, or None
         self.rise = {True: 0, False: 0}  # of the peak, at turns that were gone on to for that answer
         self.rises = {True: 0, False: 0}
 
-    def ask(self, compare, left, right, answer):
+    def ask(self, compare: Callable[[Any, Any], Any], left: Any, right: Any, answer: bool) -> None:
         if compare is not self.compare or (left, right) != self.terms:
             self.compare, self.terms, self.next = compare, (left, right), {}
         self.came[answer] += 1
 
-    def rose(self, answer, rise):
+    def rose(self, answer: bool, rise: int) -> bool:
         """A turn with this answer has raised the peak by so much; returns whether enough of them did."""
         if rise <= 0:
             return False
@@ -47,10 +56,10 @@ class Question:
         self.needed[answer] = 0
         return True
 
-    def holds(self, notes, turns):
+    def holds(self, notes: Notes, turns: Any) -> Any:
         return self.compare(_value(self.terms[0], notes, turns), _value(self.terms[1], notes, turns))
 
-    def turn_of(self, answer, notes, after):
+    def turn_of(self, answer: Any, notes: Notes, after: int) -> int | None:
         """The next turn with this answer; None where it comes no more."""
         known = self.next.get(answer, -1)
         if known is not None and known <= after:
@@ -61,30 +70,31 @@ class Question:
 class Notes:
     """What is asked of the numbers of one loop."""
 
-    def __init__(self, span, listens=None):
+    def __init__(self, span: range, listens: Callable[[str], bool] | None = None) -> None:
         self.span, self.listens = span, listens  # listens(filename): whether what is asked there counts; None: everywhere
-        self.now, self.turn = None, -1
+        self.now: Any = None
+        self.turn = -1
         self.terms = None, self
         self.questions = {}  # place -> Question
         self.sizes = {}  # place -> terms of a number that was reckoned there
         self.largest = {}  # place -> (terms, the turn at which that number is largest)
         self.given_up = False  # too much was asked
 
-    def due(self):
+    def due(self) -> set[Place]:
         """(file, line) where numbers are reckoned that are larger at a turn which has not come."""
         return {place[:2] for _, question, place in self.landings(self.turn) if question is None}
 
-    def number(self, turn):
+    def number(self, turn: int) -> Any:
         self.turn = turn
         self.now = self.span[turn]
         return _of(self.now, self, self.terms)
 
-    def known(self, value, terms):
+    def known(self, value: Any, terms: Any) -> Any:
         """A number of which it is known how it comes of the turn."""
         self.now = value
         return _of(value, self, terms)
 
-    def asked(self, compare, left, right, answer):
+    def asked(self, compare: Callable[[Any, Any], Any], left: Any, right: Any, answer: Any) -> None:
         frame = sys._getframe(2)
         if self.listens is not None and not self.listens(frame.f_code.co_filename):
             return
@@ -96,7 +106,7 @@ class Notes:
             self.questions[place] = Question(place)
         self.questions[place].ask(compare, left, right, bool(answer))
 
-    def reckoned(self, value, terms):
+    def reckoned(self, value: Any, terms: Any) -> Any:
         """What was reckoned from a number may become a size: C asks an int for nothing."""
         terms = _shortened(terms)
         if _is_deep(terms, DEEPEST):  # it is reckoned from itself, turn after turn
@@ -109,11 +119,11 @@ class Notes:
             self.given_up = True
         return _of(value, self, terms)
 
-    def places(self):
+    def places(self) -> set[Place]:
         """(file, line) of the questions that had either answer."""
         return {place[:2] for place, question in self.questions.items() if all(question.came.values())}
 
-    def times(self, question, answer):
+    def times(self, question: Any, answer: Any) -> int:
         """At how many turns a question has an answer."""
         count = 0
         for _, turns, numpy in _chunks(0, len(self.span)):
@@ -121,7 +131,7 @@ class Notes:
             count += int((found == answer).sum()) if hasattr(found, "shape") else bool(found) == answer
         return count
 
-    def landings(self, after):
+    def landings(self, after: int) -> list[Any]:
         """(turn, question, answer) of those behind one at which something is new, the next first; of a number that is largest there, its place in place of an answer."""
         found = []
         for question in list(self.questions.values()):
@@ -226,11 +236,11 @@ def _compared(name, base):
 
 
 def _terms(value):
-    return value.terms if isinstance(value, (Turn, Part)) else value
+    return value.terms if isinstance(value, (Turn, Part)) else value  # type: ignore[attr-defined]
 
 
 def _of(value, notes, terms):
-    kind = Turn if type(value) is int else Part
+    kind: Any = Turn if type(value) is int else Part
     found = kind(value)
     found.notes, found.terms = notes, terms
     return found

@@ -3,6 +3,8 @@
 It is recorded from the first step on, with an optimizer's step as a GPU would make it: all parameters at once, in lists. With "published" among
 GRESIZE_PROBE_PARTS it is recorded as xMem's published program does: without the first step, and an optimizer takes parameter after parameter.
 """
+from __future__ import annotations
+
 import atexit
 import functools
 import gc
@@ -21,6 +23,12 @@ import weakref
 from ..process import allocator, exceptions, guard, native, report_file, settings
 from . import cuda_to_cpu
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Torch
+
 SCHEMA = "gresize.profile/1"
 WHOLE, PUBLISHED = "whole", "published"
 DEFAULT_SECONDS = 120.0
@@ -36,20 +44,20 @@ BACKWARD = "gresize.backward"
 class Profile:
     """The state of one process."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.recording = PUBLISHED if PUBLISHED in os.environ.get("GRESIZE_PROBE_PARTS", "").split(",") else WHOLE
         self.wanted = LEAST_ITERATIONS if self.recording == PUBLISHED else max(LEAST_ITERATIONS, min(MOST_ITERATIONS, _number("GRESIZE_PROBE_STEPS", MOST_ITERATIONS)))
         self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS)
         self.begin = time.monotonic()
         self.began_unix = time.time()
-        self.profiler = None
+        self.profiler: Any = None
         self.iterations = 0
         self.steps = 0
         self.backward_calls = 0
         self.counts = weakref.WeakKeyDictionary()
         self.optimizers = weakref.WeakSet()
-        self.thread = None
+        self.thread: int | None = None
         self.before = {}  # bytes on the card when the recording began, by address
         self.trace = "none"
         self.done = False
@@ -58,12 +66,12 @@ class Profile:
 
     # -- the run
 
-    def on_optimizer(self, optimizer):
+    def on_optimizer(self, optimizer: Any) -> None:
         self.optimizers.add(optimizer)
         if self.recording == WHOLE and self.profiler is None:
             self.start()
 
-    def on_step(self, optimizer):
+    def on_step(self, optimizer: Any) -> None:
         count = self.counts.get(optimizer, 0) + 1
         self.counts[optimizer] = count
         if count <= self.steps:  # another optimizer of the same iteration
@@ -81,7 +89,7 @@ class Profile:
         self.profiler.step()
         self.write("running")
 
-    def start(self):
+    def start(self) -> None:
         profiler = self.torch.profiler
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -97,7 +105,7 @@ class Profile:
         self.before = self.state.there()
         self.state.recording = True
 
-    def stop(self, reason):
+    def stop(self, reason: str) -> None:
         """Write all and end this process, without unwinding: user code must not go on with what it would do after its training."""
         with self.lock:
             try:
@@ -111,7 +119,7 @@ class Profile:
             finally:
                 os._exit(0)
 
-    def finish(self):
+    def finish(self) -> None:
         """The interpreter ends by itself."""
         with self.lock:
             if self.done:
@@ -123,7 +131,7 @@ class Profile:
             self.write("exit" if exception is None else "exception", exception)
             native.flush()
 
-    def export(self):
+    def export(self) -> None:
         if self.profiler is None or not os.environ.get("GRESIZE_VGPU_REPORT_DIR"):
             return
         self.state.recording = False
@@ -142,7 +150,7 @@ class Profile:
             shutil.rmtree(place, ignore_errors=True)
 
     @staticmethod
-    def pack(path):
+    def pack(path: str) -> str:
         if os.path.getsize(path) > MOST_TRACE_BYTES:
             return "too_large"
         name = "profile-%d.json.gz" % os.getpid()
@@ -158,7 +166,7 @@ class Profile:
 
     # -- the report
 
-    def weights(self):
+    def weights(self) -> Any:
         """Parameters and buffers in the order in which Module.to moves them, and what else was on the card before anything was recorded: [bytes, kind],
         where kind is 0 with a gradient, 1 without, 2 no parameter."""
         torch = self.torch
@@ -198,7 +206,7 @@ class Profile:
             found += [[size, 2] for address, size in self.before.items() if address not in seen and size]
         return found[:MOST_WEIGHTS]
 
-    def write(self, reason, exception=None):
+    def write(self, reason: str, exception: BaseException | None = None) -> None:
         try:
             torch = self.torch
             weights = self.weights() if reason != "running" else []
@@ -298,7 +306,7 @@ def _wrap_step(profile, cls):
         guard.quietly(profile.on_step, self)
         return result
 
-    step._gresize = True
+    step._gresize = True  # type: ignore
     cls.step = step
 
 
@@ -323,7 +331,7 @@ def _budget(profile):
     profile.stop("budget_spent")
 
 
-def start(torch):
+def start(torch: Torch) -> None:
     """Called once torch has been imported."""
     profile = Profile(torch)
     atexit.register(guard.quietly, profile.finish)

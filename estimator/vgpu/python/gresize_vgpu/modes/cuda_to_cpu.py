@@ -4,9 +4,17 @@ The replaced libraries go on answering what the program asks about its card: its
 it: every call into PyTorch that names the device "cuda" is made for "cpu". What cannot be led there, such as a tensor type of CUDA's own, lands on the
 virtual card, and its bytes tell so afterwards.
 """
+from __future__ import annotations
+
 import functools
 import threading
 import weakref
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Tensor, Torch
 
 # A copy to the card is a copy on the CPU under this name, so that a profile shows when the card would have taken memory.
 TO_DEVICE = "gresize.to_device"
@@ -16,7 +24,7 @@ LEAST_KEPT_BYTES = 64 << 10
 _MARK = "_gresize_on_device"
 
 
-def start(torch):
+def start(torch: Torch) -> _State:
     """Arm the redirection in this thread and in those that it starts."""
     state = _State(torch)
     mode = _mode(torch, state)
@@ -68,7 +76,7 @@ class _State:
         return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
-def storage_of(tensor):
+def storage_of(tensor: Tensor) -> Any:
     return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
 
 
@@ -116,7 +124,7 @@ def _mode(torch, state):
         mark(result)
         return result
 
-    class Redirect(base):
+    class Redirect(base):  # type: ignore
         def __torch_function__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             if func in makers:
@@ -157,7 +165,7 @@ def _in_new_threads(mode):
             pass
         return original(self)
 
-    threading.Thread.run = run
+    threading.Thread.run = run  # type: ignore
 
 
 def _hook_modules(torch, state):

@@ -4,6 +4,8 @@ What stays on the CPU is real: data sets, samplers, masks. Forward, backward and
 GRESIZE_PROBE_PARTS the first forward of the network is followed by the backward pass of its output's sum, and that is all. What asks for a value
 that no tensor has is not guessed: the report names it. Only a single floating-point number, which programs print, is answered in the wider form.
 """
+from __future__ import annotations
+
 import atexit
 import functools
 import json
@@ -16,6 +18,12 @@ import weakref
 
 from ..process import exceptions, guard, native, report_file, settings
 from . import cuda_to_cpu
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Tensor, Torch
 
 SCHEMA = "gresize.fake/1"
 WHOLE, PUBLISHED = "whole", "published"
@@ -30,13 +38,13 @@ FLOAT_VALUE = 0.0
 class Counter:
     """The bytes of the storages that live on each card, and the most there were."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.known = {}  # the address of a storage -> its bytes and card
         self.live = {}
         self.peak = {}
         self.lock = threading.RLock()
 
-    def add(self, tensor):
+    def add(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         with self.lock:
@@ -50,7 +58,7 @@ class Counter:
             if live > self.peak.get(device, 0):
                 self.peak[device] = live
 
-    def drop(self, key):
+    def drop(self, key: Any) -> None:
         with self.lock:
             device, size = self.known.pop(key)
             self.live[device] -= size
@@ -59,7 +67,7 @@ class Counter:
 class Fake:
     """The state of one process."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
         self.torch = torch
@@ -80,12 +88,12 @@ class Fake:
         self.done = False
         self.lock = threading.RLock()
 
-    def peak(self):
+    def peak(self) -> int:
         return max(self.counter.peak.values(), default=0)
 
     # -- operators
 
-    def mode(self):
+    def mode(self) -> Any:
         torch, state, kind = self.torch, self, self.kind
         from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -128,10 +136,10 @@ class Fake:
 
     # -- the loop
 
-    def on_backward(self):
+    def on_backward(self) -> None:
         self.backward_calls += 1
 
-    def on_step(self, optimizer):
+    def on_step(self, optimizer: Any) -> None:
         with self.lock:
             count = self.counts.get(optimizer, 0) + 1
             self.counts[optimizer] = count
@@ -142,7 +150,7 @@ class Fake:
             if count >= MOST_STEPS or count > LEAST_STEPS and self.peaks[-1] == self.peaks[-2]:
                 self.stop("stopped")
 
-    def on_whole_forward(self, output):
+    def on_whole_forward(self, output: Any) -> None:
         """The published form: the sum of the network's output is its loss, and no optimizer follows."""
         first = _first(self.torch, output)
         if first is None or not first.requires_grad:
@@ -155,7 +163,7 @@ class Fake:
 
     # -- the end
 
-    def stop(self, reason):
+    def stop(self, reason: str) -> None:
         with self.lock:
             try:
                 if not self.done:
@@ -166,7 +174,7 @@ class Fake:
             finally:
                 os._exit(0)
 
-    def finish(self):
+    def finish(self) -> None:
         with self.lock:
             if not self.done:
                 self.done = True
@@ -174,7 +182,7 @@ class Fake:
                 self.write("exit" if exception is None else "exception", exception)
                 native.flush()
 
-    def write(self, reason, exception=None):
+    def write(self, reason: str, exception: BaseException | None = None) -> None:
         try:
             content = {
                 "schema": SCHEMA,
@@ -293,7 +301,7 @@ def _hook_modules(torch):
     torch.nn.Module._apply = apply
 
 
-def start(torch):
+def start(torch: Torch) -> None:
     """Called once torch has been imported."""
     state = Fake(torch)
     if not torch.version.cuda:

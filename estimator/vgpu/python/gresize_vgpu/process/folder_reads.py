@@ -3,6 +3,8 @@
 Who watches the calls of a probe cannot tell the program's own look into a folder from that of Python, which reads every folder of its modules, where the outputs
 of jobs often lie. Python announces both here; of the program's own, the watcher is told by a question for a file of this name in the folder.
 """
+from __future__ import annotations
+
 import os
 import sys
 
@@ -32,6 +34,6 @@ def _tell(event, args):
         pass
 
 
-def watch():
+def watch() -> None:
     """From here on, for the life of the process: an audit hook cannot be taken back."""
     sys.addaudithook(_tell)

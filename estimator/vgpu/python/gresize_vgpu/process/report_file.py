@@ -1,16 +1,22 @@
 """The files in which a process says what it was seen to need, and the writing of them, which nobody measures as the program's."""
+from __future__ import annotations
+
 import json
 import os
 import sys
 
 from . import guard
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterable
+
 # The name that a process bears while this layer writes down what the process was seen to need, and what it has then, in units of 64 KiB: names have 15 characters.
 REPORTING = b"gresize:"
 REPORTING_UNIT_KIB = 64
 
 
-def hide_from_measurement():
+def hide_from_measurement() -> bytes | None:
     """What this process takes from here on is not the program's: whoever measures it from outside knows it by this name. Returns the name that it had."""
     try:
         with open("/proc/self/status") as f:
@@ -23,7 +29,7 @@ def hide_from_measurement():
         return None
 
 
-def show_to_measurement(name):
+def show_to_measurement(name: bytes | None) -> None:
     try:
         if name and not name.startswith(REPORTING):
             with open("/proc/self/comm", "wb", buffering=0) as f:
@@ -32,7 +38,7 @@ def show_to_measurement(name):
         pass
 
 
-def host_peak_bytes():
+def host_peak_bytes() -> int:
     try:
         import resource
 
@@ -41,7 +47,7 @@ def host_peak_bytes():
         return 0
 
 
-def flush_streams():
+def flush_streams() -> None:
     """What the program has printed is out before the process ends without unwinding."""
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -50,7 +56,7 @@ def flush_streams():
             pass
 
 
-def write(name, chunks):
+def write(name: str, chunks: Iterable[str]) -> None:
     directory = os.environ.get("GRESIZE_VGPU_REPORT_DIR")
     if not directory:
         return
@@ -61,7 +67,7 @@ def write(name, chunks):
     os.replace(part, os.path.join(directory, name))
 
 
-def write_lines(name, lines):
+def write_lines(name: str, lines: Iterable[Any]) -> None:
     """Write a list of values, one a line, which only some answers need: without it the report stands."""
     try:
         compact = json.JSONEncoder(separators=(",", ":")).encode

@@ -1,8 +1,14 @@
 """What a run was asked to do: its environment variables, which docs/architecture.md lists."""
+from __future__ import annotations
+
 import os
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
 
-def number(name, fallback, kind):
+
+def number(name: str, fallback: float, kind: Callable[[str], float]) -> Any:
     """A setting of the run: what an environment variable has, where that is a number above zero."""
     try:
         value = kind(os.environ[name])
@@ -11,19 +17,19 @@ def number(name, fallback, kind):
     return value if value > 0 else fallback
 
 
-def integer(name):
+def integer(name: str) -> int | None:
     try:
         return int(os.environ[name])
     except (KeyError, ValueError):
         return None
 
 
-def wants_part(name):
+def wants_part(name: str) -> bool:
     """Whether this optional part of the bundle is to be recorded."""
     return name in os.environ.get("GRESIZE_PROBE_PARTS", "").split(",")
 
 
-def environment_kept():
+def environment_kept() -> bool:
     """Whether the variables that put the virtual GPU under a process are still there."""
     stubs = os.environ.get("GRESIZE_VGPU_DIR", "")
     audit = os.environ.get("LD_AUDIT", "").split(":")

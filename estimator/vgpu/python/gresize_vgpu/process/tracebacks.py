@@ -3,11 +3,17 @@
 Only what is printed is another one. The program itself, and a hook of its own, see the exception as it is, and so does whoever looks at it afterwards.
 GRESIZE_VGPU_TRACEBACK=whole prints all frames, for whoever looks for a fault of gresize.
 """
+from __future__ import annotations
+
 import os
 import sys
 import types
 
 from gresize_imports import HERE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import TracebackType
 
 MOST = 64  # exceptions that hang together
 
@@ -16,7 +22,7 @@ def _ours(tb):
     return os.path.abspath(tb.tb_frame.f_code.co_filename).startswith(HERE)
 
 
-def trimmed(tb):
+def trimmed(tb: TracebackType | None) -> TracebackType | None:
     """The traceback without our frames; as it is where nothing would be left."""
     kept, row = [], tb
     while row is not None:
@@ -42,7 +48,7 @@ def _all_of(exception):
     return found
 
 
-def watch():
+def watch() -> None:
     """Hook what prints the last traceback, where the program has not done so itself."""
     original = sys.excepthook
     if original is not sys.__excepthook__ or os.environ.get("GRESIZE_VGPU_TRACEBACK") == "whole":

@@ -1,4 +1,6 @@
 """What of a program goes on beside its training loop, or comes when that has ended: threads, exit handlers, signal handlers, finalizers, other processes."""
+from __future__ import annotations
+
 import atexit
 import functools
 import gc
@@ -10,6 +12,12 @@ import threading
 import time
 
 from . import sources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Collection
+
+    from .lines_not_run import Blocks
 
 MOST_PLACES = 8
 # As long as this a training goes on for processes of its own that may be about to use the card, and have not yet.
@@ -26,8 +34,8 @@ HELPERS = (b"resource_tracker", b"semaphore_tracker", b"forkserver", b"compile_w
 _at_exit = []
 
 
-def hook_exit():
-    original = atexit.register
+def hook_exit() -> None:
+    original: Any = atexit.register
 
     @functools.wraps(original)
     def register(function, *args, **kwargs):
@@ -35,10 +43,10 @@ def hook_exit():
             _at_exit.append(function)
         return original(function, *args, **kwargs)
 
-    atexit.register = register
+    atexit.register = register  # type: ignore
 
 
-def came():
+def came() -> None:
     """The interpreter ends: what was registered for that has been called."""
     _at_exit.clear()
 
@@ -71,7 +79,7 @@ def _has_objects(cls):
     return any(type(o) is cls for o in gc.get_objects()) or any(type(o) is cls for o in gc.get_referrers(cls))
 
 
-def places(blocks, children):
+def places(blocks: Blocks, children: Children) -> list[str]:
     """Where those functions are that were not run and may take memory of the card, and whether another process may be about to."""
     found = ["a process that it started and that was not seen whole"] if children.answer else []
     for function in _waiting():
@@ -86,13 +94,13 @@ def places(blocks, children):
 class Children:
     """Waits for processes of the program's own that are about to use the card: they may share it with this one."""
 
-    def __init__(self, seconds):
+    def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.deadline = None
+        self.deadline: float | None = None
         self.asked = 0.0
         self.answer = False
 
-    def busy(self, elapsed_seconds, workers):
+    def busy(self, elapsed_seconds: float, workers: Collection[int]) -> bool:
         """Whether to go on for them; the workers of data loaders are none of them."""
         now = time.monotonic()
         if self.deadline is None:

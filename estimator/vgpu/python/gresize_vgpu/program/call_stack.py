@@ -1,4 +1,6 @@
 """What stands around the steps of a training: the loops that run, the networks that they use, the functions that they have at hand."""
+from __future__ import annotations
+
 import ast
 import dis
 import sys
@@ -6,6 +8,13 @@ import weakref
 
 from . import sources
 from .lines_not_run import span
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import CodeType, FrameType
+    from typing import Any, Iterable, Iterator
+
+    from gresize_types import Place
 
 MOST_HELD = 64
 DEEPEST = 3
@@ -16,10 +25,10 @@ _loops = {}  # filename -> its loops
 class Turns:
     """The loops around the steps, and which of them were seen to go round, by what their names stand for at some steps."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.around, self.turned, self._was = set(), set(), {}
 
-    def observe(self, frames):
+    def observe(self, frames: Iterable[FrameType]) -> None:
         for frame in frames:
             filename, space = frame.f_code.co_filename, None
             for node in loops_at(frame):
@@ -45,7 +54,7 @@ def _mark(value):
         return lambda other: id(other) == address
 
 
-def loops_at(frame):
+def loops_at(frame: FrameType) -> list[Any]:
     filename = frame.f_code.co_filename
     if filename not in _loops:
         tree = sources.tree(filename)
@@ -53,7 +62,7 @@ def loops_at(frame):
     return [n for n in _loops[filename] if frame.f_lineno in span(n)]
 
 
-def networks_of(frames):
+def networks_of(frames: Iterable[FrameType]) -> set[str]:
     """The names that networks have in the functions that are running, and in what lies in those."""
     module = sys.modules["torch"].nn.Module
     found = set()
@@ -76,7 +85,7 @@ def networks_of(frames):
     return found
 
 
-def held(frames):
+def held(frames: Iterable[FrameType]) -> list[CodeType]:
     """The codes of the program's functions in lists and tables that the loops ask which are running."""
     found = {}
     for frame in frames:
@@ -87,7 +96,7 @@ def held(frames):
     return list(found.values())
 
 
-def repeated(frame):
+def repeated(frame: FrameType | None) -> Iterator[Place]:
     """(file, line) of functions of the program's that train and that a loop of a library calls, as a search calls them."""
     while frame is not None:
         caller = frame.f_back
@@ -107,7 +116,7 @@ def _in_loop(frame):
     return any("JUMP" in row.opname and isinstance(row.argval, int) and row.argval <= frame.f_lasti < row.offset for row in dis.get_instructions(frame.f_code))
 
 
-def open_ended(frames):
+def open_ended(frames: Iterable[FrameType]) -> bool:
     """Whether a loop runs that does not say how often it goes round."""
     return any(isinstance(loop, ast.While) for frame in frames for loop in loops_at(frame))
 

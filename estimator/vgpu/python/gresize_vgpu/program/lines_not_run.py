@@ -4,6 +4,8 @@ Which lines were run is seen. A block that was not, such as one side of a branch
 network, or to change a size or what has gradients, and where it may still come: by a counter that has not come as far, by chance or by the time, or because
 the program was not followed to its end. All other blocks are advice.
 """
+from __future__ import annotations
+
 import ast
 import builtins
 import os
@@ -11,6 +13,13 @@ import re
 import sys
 
 from . import sources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import CodeType
+    from typing import Any, Collection, Iterable
+
+    from gresize_types import Place
 
 MOST_NAMED = 8
 MOST_CALLS = 400
@@ -32,7 +41,7 @@ EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def name_of(node):
+def name_of(node: Any) -> str:
     """The last name of what is called, assigned or asked."""
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
@@ -58,12 +67,12 @@ def _words(node):
     return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
-def span(node):
+def span(node: Any) -> range:
     return range(min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", [])]), (getattr(node, "end_lineno", None) or node.lineno) + 1)
 
 
 class Blocks:
-    def __init__(self, lines, turns, answered=(), networks=()):
+    def __init__(self, lines: dict[str, set[int]], turns: Any, answered: Collection[Place] = (), networks: Collection[str] = ()) -> None:
         """lines: file -> those that were run. turns: the loops around the steps. answered: (file, line) of tests that had either answer. networks: names that
         networks were seen to have."""
         self.lines, self.turns, self.answered, self.networks = lines, turns, set(answered), set(networks)
@@ -76,9 +85,9 @@ class Blocks:
         nodes = [node for tree in self.trees.values() for node in ast.walk(tree)]
         for node in nodes:
             if isinstance(node, FUNCTIONS + (ast.Module,)):
-                inner = [n for n in sources.inside(sources.body_of(node)) if isinstance(n, ast.Name)]
-                own = {n.id for n in inner if isinstance(n.ctx, ast.Store)}
-                for n in inner:
+                inside: list[Any] = [n for n in sources.inside(sources.body_of(node)) if isinstance(n, ast.Name)]
+                own = {n.id for n in inside if isinstance(n.ctx, ast.Store)}
+                for n in inside:
                     n.own = "%s %d" % (n.id, id(node)) if n.id in own else None
         for filename, tree in self.trees.items():
             for node in ast.walk(tree):
@@ -113,7 +122,7 @@ class Blocks:
 
     # -- what may take memory
 
-    def takes(self, statements, seen=None):
+    def takes(self, statements: Iterable[Any], seen: set[Any] | None = None) -> bool:
         """Whether some statements may take memory, or have others take more."""
         seen = set() if seen is None else seen
         stack = list(statements)
@@ -156,19 +165,19 @@ class Blocks:
             self._known[id(node)] = self.takes(node.body, seen)
         return self._known[id(node)]
 
-    def function(self, function):
+    def function(self, function: Any) -> bool:
         """Whether a function of the program's may take memory, and was not run."""
         code, node = sources.code_of(function), sources.definition(function)
         return node is not None and not self.ran(sources.body_of(node), code.co_filename) and self.takes(sources.body_of(node))
 
     # -- what was not run
 
-    def ran(self, body, filename):
+    def ran(self, body: list[Any], filename: str) -> bool:
         lines = self.lines.get(filename, ())
         first = next((s for s in body if not isinstance(s, (ast.Global, ast.Nonlocal)) and not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))), None)
         return first is None or any(n in lines for n in span(first))
 
-    def look(self, running, whole, settled):
+    def look(self, running: dict[str, set[int]], whole: bool, settled: bool) -> None:
         """running: file -> lines at which its functions are. whole: the program was followed to its own end; settled: and all that its counters ask came by."""
         self.whole, self.settled = whole, whole and settled
         for filename, tree in self.trees.items():
@@ -236,18 +245,18 @@ class Blocks:
         """Whether a name is given another value that goes into what makes tensors."""
         for node in sources.inside(block):
             for names, value in _given(node):
-                if names & self.sizes and not (isinstance(value, ast.Constant) and not type(value.value) is int) and not isinstance(value, (ast.Dict, ast.List)):
+                if names & self.sizes and not (isinstance(value, ast.Constant) and type(value.value) is not int) and not isinstance(value, (ast.Dict, ast.List)):
                     return True
         return False
 
-    def held(self, codes):
+    def held(self, codes: Iterable[CodeType]) -> None:
         """Functions that lay in a list or table which a running loop asks, and were not run."""
         for code in codes:
             node = sources.definition_of(code)
             if node is not None and not self.ran(sources.body_of(node), code.co_filename) and self.takes(sources.body_of(node)):
                 self._say(self.doubts, code.co_filename, code.co_firstlineno)
 
-    def larger(self, places):
+    def larger(self, places: Iterable[Place]) -> None:
         """Numbers that later turns would make larger, where they go into what makes tensors or say how often a loop goes round."""
         for filename, tree in self.trees.items():
             for node in ast.walk(tree):
@@ -256,9 +265,9 @@ class Blocks:
                     or isinstance(node, (ast.While, ast.Slice))
                     or any(names & self.sizes for names, _ in _given(node))
                 ):
-                    self._say(self.doubts, filename, node.lineno, "later turns of ")
+                    self._say(self.doubts, filename, getattr(node, "lineno", 0), "later turns of ")
 
-    def called_again(self, places):
+    def called_again(self, places: Collection[Place]) -> None:
         """Functions that train and that a library's loop may call again."""
         for filename, line in places:
             self._say(self.doubts, filename, line, "another call, by a library's loop, of ")

@@ -3,6 +3,8 @@
 From Python 3.12 on the interpreter tells each line once, and nothing is paid for it afterwards; before, the native layer is told of all lines, and
 tells each of the program's own once.
 """
+from __future__ import annotations
+
 import ctypes
 import dis
 import sys
@@ -14,29 +16,34 @@ from gresize_imports import found_behind
 from ..process import native
 from . import sources
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import FrameType, TracebackType
+    from typing import Any, Callable, Iterable
+
 # Tools that have no name of their own in sys.monitoring: 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers.
 TOOLS = (4, 3)
 MOST_FRAMES = 200
 
 
 class Passed:
-    def __init__(self):
+    def __init__(self) -> None:
         self.lines = {}  # filename -> the lines that were run
         self.compiles = False  # a compiler is at work: what it makes of a function has no lines
-        self._lost = None  # whether somebody else follows the program now
+        self._lost: Callable[[], bool] | None = None  # whether somebody else follows the program now
 
-    def watch(self, frame):
+    def watch(self, frame: FrameType) -> None:
         """From here on, in whoever's loop: the program's functions that run already, and those that begin."""
         if hasattr(sys, "monitoring"):
             self._monitor(frame)
         else:
             self._trace(frame)
 
-    def lost(self):
+    def lost(self) -> bool:
         """Whether it is not known which lines were run."""
         return self._lost is None or self._lost()
 
-    def compiled(self, _=None):
+    def compiled(self, _: Any = None) -> None:
         self.compiles = True
 
     def _of(self, code):
@@ -55,7 +62,7 @@ class Passed:
             frame = frame.f_back
 
     def _monitor(self, frame):
-        tools = sys.monitoring
+        tools: Any = getattr(sys, "monitoring")  # noqa: B009, the type checker knows the oldest Python alone
         tool = next(t for t in TOOLS if tools.get_tool(t) is None)
         tools.use_tool_id(tool, "gresize")
 
@@ -107,7 +114,8 @@ class Passed:
 
         def quiet(load):
             """A library is imported: what comes of its lines is nothing, and would take its time."""
-            if sys.gettrace() is not told:
+            now: Any = sys.gettrace()
+            if now is not told:
                 return load()
             ctypes.pythonapi.PyEval_SetTrace(None, None)
             try:
@@ -140,7 +148,7 @@ class _Imports:
         loader.exec_module = lambda module: self._around(lambda: exec_module(module))
 
 
-def running(frame):
+def running(frame: FrameType | None) -> list[FrameType]:
     """The functions of the program's that are running in one thread, the innermost first."""
     found = []
     for _ in range(MOST_FRAMES):
@@ -152,12 +160,12 @@ def running(frame):
     return found
 
 
-def running_now():
+def running_now() -> list[FrameType]:
     """Those of all threads."""
     return [found for frame in list(sys._current_frames().values()) for found in running(frame)]
 
 
-def lines_of(frames, traceback):
+def lines_of(frames: Iterable[FrameType], traceback: TracebackType | None) -> dict[str, set[int]]:
     """file -> the lines at which functions are, or were when an exception ended the program."""
     found = {}
     for frame in frames:

@@ -3,11 +3,20 @@
 A data set behind a loader is asked for its samples. A list is not: which of its rows goes into which batch is the program's own affair. So the sizes
 of what went to the card are noted, and at the end the lengths of the rows are held against them.
 """
+from __future__ import annotations
+
 import collections
 import itertools
 import time
 
 from . import sources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import FrameType
+    from typing import Any, Iterable
+
+    from gresize_types import Tensor
 
 # A list of fewer is gone through soon.
 LEAST_ROWS = 64
@@ -24,11 +33,11 @@ FEW = 0.01
 
 
 class Rows:
-    def __init__(self):
+    def __init__(self) -> None:
         self.came = {}  # (type, dimensions, place of the dimension) -> how often each size came
         self.lists = {}
 
-    def arrived(self, tensor):
+    def arrived(self, tensor: Tensor) -> None:
         """A tensor has gone to the card."""
         shape = tensor.shape
         for place, size in enumerate(shape[:3]):
@@ -36,11 +45,11 @@ class Rows:
             if size in sizes or len(sizes) < MOST_SIZES:
                 sizes[size] += 1
 
-    def forget(self):
+    def forget(self) -> None:
         """What went there before the first step were weights."""
         self.came.clear()
 
-    def hold(self, frames, datasets):
+    def hold(self, frames: Iterable[FrameType], datasets: Iterable[Any]) -> None:
         """Notes the lists of the functions that are running, of the program's objects that those have, and of data sets."""
         for value in itertools.chain.from_iterable(itertools.chain(sources.names_of(f).values(), f.f_globals.values()) for f in frames):
             self._hold(value)
@@ -59,7 +68,7 @@ class Rows:
                 if type(part) in (list, tuple, collections.deque):
                     self._hold(part)
 
-    def longer(self):
+    def longer(self) -> str | None:
         """In words, a list that has a row longer than all that came."""
         until = time.monotonic() + MOST_SECONDS
         for rows in list(self.lists.values()):
@@ -91,7 +100,7 @@ def _lengths(row, depth=1):
     if type(row) in (list, tuple) and row:
         if isinstance(row[0], (int, float)):
             return ((0, len(row)),)
-        parts = enumerate(row[:MOST_COLUMNS])
+        parts: Any = enumerate(row[:MOST_COLUMNS])
     elif type(row) is dict:
         parts = list(row.items())[:MOST_COLUMNS]
     else:

@@ -1,4 +1,6 @@
 """The program's own source: which files are its own, and where its functions are in them. What libraries do is not read."""
+from __future__ import annotations
+
 import ast
 import inspect
 import linecache
@@ -7,6 +9,11 @@ import sys
 import sysconfig
 
 from gresize_imports import HERE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from types import CodeType, FrameType, ModuleType
+    from typing import Any, Iterator
 
 MOST_SOURCE_BYTES = 1 << 20
 MOST_FILES = 200
@@ -44,7 +51,7 @@ def _is_library(path):
     return path.startswith(LIBRARIES) or path.startswith(_installed) or "site-packages" in path or "dist-packages" in path
 
 
-def is_users(filename):
+def is_users(filename: str) -> bool:
     """Whether code is the program's own."""
     known = _users.get(filename)
     if known is None:
@@ -56,17 +63,17 @@ def is_users(filename):
     return known
 
 
-def file_of(module):
+def file_of(module: ModuleType | None) -> str:
     """Where a module was read from, out of what it holds: one that is loaded when it is first asked for something would be loaded by any other question."""
     name = vars(module).get("__file__") if issubclass(type(module), type(sys)) else None
     return name if isinstance(name, str) else ""
 
 
-def file_of_type(kind):
+def file_of_type(kind: type) -> str:
     return file_of(sys.modules.get(getattr(kind, "__module__", None)))
 
 
-def tree(filename):
+def tree(filename: str) -> ast.Module | None:
     """The syntax of a file of the program's; None where there is none to be read."""
     if filename not in _trees:
         found = None
@@ -79,7 +86,7 @@ def tree(filename):
     return _trees[filename]
 
 
-def unwrapped(function):
+def unwrapped(function: Any) -> Any:
     """A function without what decorators put around it, of which PyTorch has one around every optimizer's step."""
     function = getattr(function, "func", function)  # functools.partial
     for _ in range(DEEPEST):
@@ -90,22 +97,22 @@ def unwrapped(function):
     return getattr(function, "__func__", function)
 
 
-def code_of(function):
+def code_of(function: Any) -> CodeType | None:
     return getattr(unwrapped(function), "__code__", None)
 
 
-def is_users_function(value):
+def is_users_function(value: Any) -> bool:
     code = code_of(value)
     return inspect.iscode(code) and is_users(code.co_filename)
 
 
-def definition(function):
+def definition(function: Any) -> Any:
     """The syntax of a function of the program's; None for others."""
     code = code_of(function)
     return definition_of(code) if inspect.iscode(code) else None
 
 
-def definition_of(code):
+def definition_of(code: CodeType) -> Any:
     if code not in _definitions:
         _definitions[code] = None
         for node in ast.walk(tree(code.co_filename) or ast.Module([], [])):
@@ -117,11 +124,11 @@ def definition_of(code):
     return _definitions[code]
 
 
-def body_of(node):
+def body_of(node: Any) -> list[Any]:
     return node.body if isinstance(node.body, list) else [node.body]
 
 
-def inside(body):
+def inside(body: Any) -> Iterator[ast.AST]:
     """The nodes of some statements, without those of functions that are defined in them."""
     stack = list(body)[::-1]
     while stack:
@@ -132,7 +139,7 @@ def inside(body):
         stack.extend(list(ast.iter_child_nodes(node))[::-1])
 
 
-def names_of(frame):
+def names_of(frame: FrameType) -> dict[str, Any]:
     """Before Python 3.13 a function's f_locals is a copy that its frame keeps: what is in it, such as the last batch, would live longer. So it is emptied;
     but where the program itself asks for locals(), that is the dictionary that it got, and is left alone."""
     code = frame.f_code

@@ -3,11 +3,19 @@
 The allocator's own history knows sizes and addresses only. Marks (a module's forward begins, a step ends) and owners (this address is that
 parameter) are laid beside it. Nothing here may allocate or free memory of the GPU, nor change what the program computes.
 """
+from __future__ import annotations
+
 import os
 import weakref
 
 from ..compiler import tracing
 from ..process import allocator, guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterable, Iterator
+
+    from gresize_types import Torch
 
 MOST_EVENTS = 500000
 # After so many notes the rest of the run has no names; sizes are in the history all the same.
@@ -17,7 +25,7 @@ MOST_NAMES = 50000
 MOST_NAME_BYTES = 200
 
 
-def place(torch):
+def place(torch: Torch) -> tuple[int, int, int] | None:
     """Where the history of the current device is now; None before the first use of the GPU."""
     if not torch.cuda.is_initialized():
         return None
@@ -29,7 +37,7 @@ def place(torch):
 class Ledger:
     """The marks and owners of one process. A place in the history is told by how many blocks had been handed out and given back."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.marks = []  # device, blocks handed out, blocks given back, kind, name or step
         self.owners = []  # device, handed out, given back, category, address, name
@@ -39,7 +47,7 @@ class Ledger:
         self.hooks = []
         self.free_at_start = {}
 
-    def begin(self):
+    def begin(self) -> None:
         """The first use of the GPU: from here on the allocator keeps its history."""
         torch = self.torch
         if torch.cuda.get_allocator_backend() != "native":
@@ -49,16 +57,16 @@ class Ledger:
         device = torch.cuda.current_device()
         self.free_at_start[device] = torch.cuda.mem_get_info(device)[0]
 
-    def place(self):
+    def place(self) -> tuple[int, int, int] | None:
         return place(self.torch)
 
-    def name(self, text):
+    def name(self, text: str) -> int:
         text = str(text)[:MOST_NAME_BYTES]
         if text not in self.names and len(self.names) >= MOST_NAMES:
             text = ""
         return self.names.setdefault(text, len(self.names))
 
-    def mark(self, kind, value=0):
+    def mark(self, kind: str, value: Any = 0) -> None:
         if len(self.marks) >= MOST_MARKS:
             return
         place = self.place()
@@ -72,7 +80,7 @@ class Ledger:
 
     # -- modules
 
-    def hook_modules(self):
+    def hook_modules(self) -> None:
         module = self.torch.nn.modules.module
 
         def enter(m, args):
@@ -110,7 +118,7 @@ class Ledger:
 
     # -- owners
 
-    def observe(self, optimizers):
+    def observe(self, optimizers: Iterable[Any]) -> None:
         """Look at what parameters, gradients, optimizers and buffers hold now."""
         place = self.place()
         if place is None:
@@ -145,7 +153,7 @@ class Ledger:
 
     # -- the whole
 
-    def lines(self):
+    def lines(self) -> Iterator[Any]:
         """The history of every device with the notes at their places, one value a line."""
         torch = self.torch
         snapshot = torch.cuda.memory._snapshot()

@@ -3,10 +3,18 @@
 Estimators that know a network by its layers read this table (docs/bundle.md). Shapes and counts are looked at, tensors are never kept, and nothing
 here touches what the program computes. Only where GRESIZE_PROBE_PARTS names modules.
 """
+from __future__ import annotations
+
 import weakref
 
 from ..compiler import tracing
 from ..process import guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterator
+
+    from gresize_types import Torch
 
 SCHEMA = 1
 MOST_ROWS = 20000
@@ -24,7 +32,7 @@ NOT_SEEN, SEEN_WITHOUT_GRAD, SEEN = 0, 1, 2
 class Row:
     """One module, or the whole of a network when it is the root."""
 
-    def __init__(self, root, path, module):
+    def __init__(self, root: Root, path: str, module: Any) -> None:
         self.root = root
         self.path = path
         self.ref = weakref.ref(module)
@@ -37,7 +45,7 @@ class Row:
 
 
 class Root:
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         self.number = number
         self.rows = []
         self.done = NOT_SEEN
@@ -48,7 +56,7 @@ class Root:
 class Layers:
     """The networks of one process, found when their forward is called for the first time."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.roots = []
         self.by_id = {}  # id of a live module -> its row
@@ -61,7 +69,7 @@ class Layers:
 
     # -- hooks
 
-    def hook(self):
+    def hook(self) -> None:
         module = self.torch.nn.modules.module
 
         def enter(m, args):
@@ -93,7 +101,7 @@ class Layers:
 
     # -- networks
 
-    def add_root(self, module):
+    def add_root(self, module: Any) -> None:
         if getattr(module, "_is_replica", False):  # torch.nn.DataParallel makes them anew for each batch
             return
         bare = not module._modules and not module._parameters
@@ -172,7 +180,7 @@ class Layers:
 
     # -- optimizers
 
-    def on_first_step(self, optimizer):
+    def on_first_step(self, optimizer: Any) -> None:
         """An optimizer has taken its first step: now it has its state."""
         for root in self.roots:
             if not root.totals:
@@ -180,7 +188,7 @@ class Layers:
         if len(self.optimizers) >= MOST_OPTIMIZERS:
             self.left_out += 1
             return
-        o = {"optimizer": type(optimizer).__name__[:MOST_NAME_BYTES], "states": []}
+        o: dict[str, Any] = {"optimizer": type(optimizer).__name__[:MOST_NAME_BYTES], "states": []}
         o.update(dict.fromkeys(("parameters", "parameter_bytes", "gradient_bytes", "state_bytes"), 0))
         for group in optimizer.param_groups:
             for p in group["params"]:
@@ -197,7 +205,7 @@ class Layers:
 
     # -- the whole
 
-    def lines(self, steps):
+    def lines(self, steps: int) -> Iterator[Any]:
         """The table, one value a line."""
         yield {"modules": SCHEMA, "steps": steps, "compiled": self.compiled, "left_out": self.left_out}
         for root in self.roots:
@@ -262,7 +270,7 @@ def _described(inputs, outputs):
 
 
 def _facts(torch, m, known):
-    facts = {"class": type(m).__name__[:MOST_NAME_BYTES]}
+    facts: dict[str, Any] = {"class": type(m).__name__[:MOST_NAME_BYTES]}
     kind = _kind(torch, m)
     if kind:
         facts["kind"] = kind

@@ -3,10 +3,18 @@
 What estimates how busy a GPU will be reads this (docs/bundle.md). One step is looked at, through a TorchDispatchMode; the steps before and after it
 give the host's time. Shapes are looked at, tensors are never kept. Only where GRESIZE_PROBE_PARTS names operators.
 """
+from __future__ import annotations
+
 import ctypes
 import time
 
 from ..process import guard, native, settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterator
+
+    from gresize_types import Torch
 
 VERSION = 1
 # The step that is looked at follows this one: state of optimizers is there, and the allocator is at rest.
@@ -104,12 +112,12 @@ looking = None
 class Grids:
     """What was launched so far, as the native layer counts it."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.native = native.library()
         self.ask = getattr(self.native, "gresize_vgpu_grids", None)
         self.count, self.blocks = ctypes.c_uint64(), ctypes.c_uint64()
 
-    def read(self):
+    def read(self) -> tuple[int, int]:
         if self.ask is None:
             return 0, 0
         self.ask(ctypes.byref(self.count), ctypes.byref(self.blocks))
@@ -119,7 +127,7 @@ class Grids:
 class Operators:
     """The step of one process that is looked at, and the times of the others."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.kinds = {}  # what an operator is -> how often it came
         self.numbers = {}  # what an operator is -> its place among those kinds
@@ -127,27 +135,27 @@ class Operators:
         self.left_out = 0
         self.syncs = 0
         self.copied_bytes = 0  # between host and device
-        self.mode = None
+        self.mode: Any = None
         self.compiled = False
         self.recorded = 0
         self.times = []  # wall and processor seconds of each step that was not looked at
         self.now = (0.0, 0.0)
-        self.last = None
+        self.last: tuple[float, float] | None = None
         self.free = {}  # operator -> nothing is launched for it
         self.grids = None
 
     # -- steps
 
-    def retire(self, target=None):
+    def retire(self, target: Any = None) -> None:
         """What a compiler makes of a program launches its own kernels, which no operator names."""
         self.compiled = True
         self.leave()
 
-    def arrived(self):
+    def arrived(self) -> None:
         """A step may have ended here: what the hooks do from now on is no time of the program's."""
         self.now = (time.perf_counter(), time.process_time())
 
-    def on_step(self, number):
+    def on_step(self, number: int) -> None:
         now = self.now
         if self.mode is not None:
             self.leave()
@@ -157,11 +165,11 @@ class Operators:
         if number >= AFTER_STEP and not self.recorded and not self.compiled:
             self.enter()
 
-    def go_on(self):
+    def go_on(self) -> None:
         """The program goes on with its next step."""
         self.last = (time.perf_counter(), time.process_time())
 
-    def enter(self):
+    def enter(self) -> None:
         from torch.utils import _python_dispatch
 
         stack = getattr(_python_dispatch, "_get_current_dispatch_mode_stack", list)()
@@ -186,7 +194,7 @@ class Operators:
         self.mode.__enter__()
         looking = self
 
-    def leave(self):
+    def leave(self) -> None:
         global looking
         looking = None
         mode, self.mode = self.mode, None
@@ -195,7 +203,7 @@ class Operators:
 
     # -- operators
 
-    def is_free(self, function):
+    def is_free(self, function: Any) -> bool:
         """Views, and what only makes room."""
         known = self.free.get(function)
         if known is None:
@@ -205,7 +213,7 @@ class Operators:
             self.free[function] = known
         return known
 
-    def note(self, function, args, kwargs, out, launches, blocks):
+    def note(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, launches: int, blocks: int) -> None:
         inputs, outputs = self._tensors(args) + self._tensors(kwargs.values()), self._tensors((out,))
         on_device = [t for t in inputs + outputs if t.device.type == "cuda"]
         if not on_device:
@@ -274,7 +282,7 @@ class Operators:
 
     # -- the part of the bundle
 
-    def lines(self):
+    def lines(self) -> Iterator[Any]:
         yield {
             "operators": VERSION, "step": self.recorded, "compiled": self.compiled, "left_out": self.left_out, "syncs": self.syncs,
             "copied_bytes": self.copied_bytes, "wall_seconds": [round(w, 6) for w, _ in self.times],

@@ -1,4 +1,6 @@
 """Notes that torch could not be imported, and what of the place where it runs may be the cause."""
+from __future__ import annotations
+
 import glob
 import json
 import os
@@ -11,7 +13,7 @@ from . import report
 MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0x15: "ppc64", 0xF3: "riscv64", 0x03: "i386"}
 
 
-def machine_of(path):
+def machine_of(path: str) -> int | None:
     """The processor that an ELF file is for; None when it is no ELF file."""
     try:
         with open(path, "rb") as f:
@@ -23,7 +25,7 @@ def machine_of(path):
     return int.from_bytes(head[18:20], "big" if head[5] == 2 else "little")
 
 
-def foreign_library():
+def foreign_library() -> tuple[str, str] | None:
     """A library of torch that is for another processor than this interpreter, with that processor's name."""
     own = machine_of(sys.executable)
     for place in sys.path:
@@ -38,7 +40,7 @@ def foreign_library():
     return None
 
 
-def note(exception):
+def note(exception: BaseException) -> None:
     """Write a report in the place of the one that a process with torch writes."""
     try:
         while exception.__context__ is not None:  # PyTorch looks for its libraries in another way, and the first error is behind the last

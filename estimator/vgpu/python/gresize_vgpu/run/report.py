@@ -1,10 +1,16 @@
 """Writes what one process was seen to need: python-<pid>.json, and events-<pid>.jsonl and modules-<pid>.jsonl when they are recorded."""
+from __future__ import annotations
+
 import json
 import os
 import platform
 import time
 
 from ..process import allocator, exceptions, guard, native, report_file, settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
 SCHEMA = "gresize.vgpu.python/1"
 MOST_STEPS = 1024
@@ -28,7 +34,7 @@ def _cards():
     return cards
 
 
-def devices_of(watch):
+def devices_of(watch: Any) -> list[dict[str, Any]]:
     devices = []
     if not watch.cuda_used():
         return devices
@@ -70,7 +76,7 @@ def _cudnn_version(torch, used):
         return None
 
 
-def write(watch, reason, exception=None, initializing=False):
+def write(watch: Any, reason: str, exception: BaseException | None = None, initializing: bool = False) -> None:
     """Write the report of this process; a fault here is never the program's."""
     try:
         native.flush()  # the two halves are of one moment: with an older one of the other side, this one is not written

@@ -1,4 +1,6 @@
 """Counts what a training loop does and decides when it has been seen for long enough."""
+from __future__ import annotations
+
 import functools
 import gc
 import math
@@ -20,6 +22,12 @@ from ..steady import steady_state, unread_loaders
 from ..values import decisions, patches, policy
 from . import report, stream_use
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
+
+    from gresize_types import Torch
+
 DEFAULT_STEPS = 4
 DEFAULT_SECONDS = 120.0
 # The peak must not have moved in this many steps before the run is stopped.
@@ -39,7 +47,7 @@ BACKWARD_FACTOR = 4
 class Watch:
     """The state of one process. Hooks call it; nothing that it does may reach the user's program as an exception."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
@@ -50,7 +58,7 @@ class Watch:
         self.scaler_steps = 0
         self.history = []  # one entry a step: number, allocated peak, reserved peak, values read back
         self.highest = {}  # device -> peaks that a reset of the counters would lose
-        self.now = (0, 0, 0)  # bytes that are allocated on all devices, and that ever were; blocks of them
+        self.now: tuple[int, ...] = (0, 0, 0)  # bytes that are allocated on all devices, and that ever were; blocks of them
         self.optimizers = weakref.WeakSet()
         self.optimizers_made, self.idle_at_first = 0, []
         self.optimizer_steps = weakref.WeakKeyDictionary()
@@ -68,7 +76,7 @@ class Watch:
         self.children = background.Children(self.seconds)
         self.lapse = time_lapse.TimeLapse(self.seconds)
         self.loops = counting_loops.Loops(self.lapse, self.allocated_peak, self.held, self.fault)
-        self.figures = None  # those of the devices, once they are not to change any more
+        self.figures: list[dict[str, Any]] | None = None  # those of the devices, once they are not to change any more
         self.peak_of_training = 0  # before the epoch was cut short
         self.faults = []  # of what looks at what comes later, in words
         self.frozen, self.larger = [], []  # in words
@@ -87,10 +95,10 @@ class Watch:
 
     # -- peaks
 
-    def cuda_used(self):
+    def cuda_used(self) -> bool:
         return bool(self.torch.version.cuda) and self.torch.cuda.is_initialized()
 
-    def peaks(self):
+    def peaks(self) -> tuple[int, int]:
         """The highest allocated and reserved bytes of any device so far."""
         allocated = reserved = 0
         now = [0, 0, 0]
@@ -107,15 +115,15 @@ class Watch:
         self.now = tuple(now)
         return allocated, reserved
 
-    def allocated_peak(self):
+    def allocated_peak(self) -> int:
         return self.peaks()[0] if self.cuda_used() else 0
 
-    def held(self):
+    def held(self) -> int:
         """The bytes that are in use."""
         self.peaks()
         return self.now[0]
 
-    def leaves(self):
+    def leaves(self) -> tuple[int, int]:
         """What each step or turn leaves, in whole bytes and upwards, and how many there are."""
         found = [] if self.lapse.whole() and not self.left_out() else [self.loops.leaves()] if self.lapse.active else []
         if not self.lapse.active or not found[:1] or not self.loops.leaving:
@@ -123,15 +131,15 @@ class Watch:
         each, steps = max(found, key=lambda left: left[0] * left[1], default=(0, 0))
         return (int(math.ceil(each)), steps) if each * steps > LEAST_LEFT_BYTES else (0, steps)
 
-    def rising(self):
+    def rising(self) -> list[str]:
         """In words, tests of which turns with one answer need more each time, and more in all than an upper end holds."""
         return ["each turn that %s line %d leads to needs more than the one before" % (os.path.basename(name), line) for (name, line), rise in {**self.loops.rising_so_far(), **self.loops.counters.rising}.items() if rise > epoch_cut.MOST_LEFT_BYTES]
 
-    def left_out(self):
+    def left_out(self) -> bool:
         """Whether batches or turns were left out in time-lapse."""
         return self.phases.left_out or self.loops.left_out or self.loops.counters.left_out
 
-    def keep_peaks(self, device):
+    def keep_peaks(self, device: int) -> dict[str, int]:
         stats = allocator.memory_stats(self.torch, device)
         a, r = self.highest.get(device, (0, 0))
         self.highest[device] = (
@@ -142,7 +150,7 @@ class Watch:
 
     # -- events of the loop
 
-    def on_backward(self):
+    def on_backward(self) -> None:
         with self.lock:
             if self.operators is not None:
                 self.operators.arrived()
@@ -155,7 +163,7 @@ class Watch:
             if self.backward_calls % BACKWARD_FACTOR == 0:
                 self._note(self.backward_calls // BACKWARD_FACTOR)
 
-    def on_optimizer_step(self, optimizer):
+    def on_optimizer_step(self, optimizer: Any) -> None:
         with self.lock:
             if self.operators is not None:
                 self.operators.arrived()
@@ -226,7 +234,7 @@ class Watch:
         self.phases.go_on(self.lapse, self.loops)
         self.keep_time()
 
-    def keep_time(self):
+    def keep_time(self) -> None:
         """Starts the thread that ends the program in time, where this process has none: a fork takes no threads along."""
         if self.timed != os.getpid():
             self.timed = os.getpid()
@@ -241,7 +249,7 @@ class Watch:
         if self.calls:
             self.calls.rows.hold(frames, [loader.dataset for loader in list(self.loaders.read)])
 
-    def look(self):
+    def look(self) -> None:
         """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
         allocated, reserved = self.peaks()
         if self.lapse.see(allocated, reserved, len(self.loaders.made), self.phases.loaders, self.optimizers_made):
@@ -262,7 +270,7 @@ class Watch:
             self.peak_of_training = self.history[-1][1]
         return more
 
-    def flat(self):
+    def flat(self) -> bool:
         if self.lapse.active and not self.lapse.rests():
             return False
         if len(self.history) <= FLAT_STEPS:
@@ -272,7 +280,7 @@ class Watch:
         last = self.history[-1 - FLAT_STEPS :]
         return all(h[2] == last[-1][2] for h in last) and self.steadiness.rests([h[1] for h in last])
 
-    def idle_optimizer(self):
+    def idle_optimizer(self) -> bool:
         """An optimizer that was made and has hardly been used: a second network whose turn comes late."""
         idle = self._idle()
         if self.lapse.active:  # those that were made since are seen, or their turn was not waited for
@@ -293,7 +301,7 @@ class Watch:
 
     # -- the end
 
-    def stop(self, reason):
+    def stop(self, reason: str) -> None:
         """Write the report and end this process, without unwinding: user code must not save a checkpoint of zeros."""
         with self.lock:
             if self.done:
@@ -350,14 +358,14 @@ class Watch:
             looked.larger(self.loops.due())
         self.ahead = looked
 
-    def looking(self, function, *args):
+    def looking(self, function: Callable[..., Any], *args: Any) -> Any:
         """Calls what looks at what comes later."""
         try:
             return function(*args)
         except Exception as e:
             self.fault(e)
 
-    def fault(self, e):
+    def fault(self, e: Exception) -> None:
         """A look that failed has seen nothing: no answer may rest on it."""
         guard.complain()
         text = "what comes later could not be looked at (%s)" % type(e).__name__
@@ -385,11 +393,11 @@ class Watch:
             child.kill()
 
     @staticmethod
-    def leave_unseen():
+    def leave_unseen() -> None:
         """This rank is not one of those that are looked at."""
         os._exit(0)
 
-    def finish(self):
+    def finish(self) -> None:
         """The interpreter ends by itself."""
         with self.lock:
             if self.done:
@@ -410,7 +418,7 @@ class Watch:
             self._write_lists()
             report_file.show_to_measurement(name)
 
-    def after_fork(self):
+    def after_fork(self) -> None:
         """A forked child counts for itself; its parent's timer and report are not its own."""
         self.lock = threading.RLock()
         self.steps = self.backward_calls = self.scaler_steps = 0
@@ -508,7 +516,7 @@ def _hook_resets(watch, torch):
         setattr(torch._C, name, reset)
 
 
-def start(torch):
+def start(torch: Torch) -> None:
     """Called once torch has been imported."""
     if autotune.is_compile_worker():
         return

@@ -1,4 +1,10 @@
 """What each turn of a loop leaves on the card, by what is held when turns begin: samples of which there are never many, however many turns there are."""
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Callable
+
 
 MOST_SAMPLES = 16
 LEAST_SAMPLES = 4
@@ -7,11 +13,11 @@ SHARE = 0.7
 
 
 class Leaves:
-    def __init__(self, held):
+    def __init__(self, held: Callable[[], int]) -> None:
         self.held = held  # held(): bytes
         self.samples, self.every, self.turns = [], 1, 0
 
-    def turn(self):
+    def turn(self) -> None:
         """A turn begins."""
         if self.turns % self.every == 0:
             self.samples.append(self.held())
@@ -19,7 +25,7 @@ class Leaves:
                 self.samples, self.every = self.samples[::2], 2 * self.every
         self.turns += 1
 
-    def bytes(self):
+    def bytes(self) -> float:
         """What a turn leaves, on the average; nothing where that is not so all along. The first turn leaves what it holds until the next."""
         samples = self.samples[1:]
         rises = [b - a for a, b in zip(samples, samples[1:])]

@@ -3,6 +3,8 @@
 Texts are padded to the longest of their batch, pictures to the widest and the highest, and chance says which come together. The data set is asked for its
 samples, and the collate function of the loader makes one batch of the largest of them: what any other needs is within what this one does.
 """
+from __future__ import annotations
+
 import math
 import random
 import sys
@@ -10,6 +12,10 @@ import time
 
 from ..process import guard
 from . import steady_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
 # As many samples from everywhere, all alike, say that the others are as well.
 ALIKE = 48
@@ -24,11 +30,11 @@ class Batch:
 
     __slots__ = ("batch", "bounds", "given")
 
-    def __init__(self, batch, bounds):
+    def __init__(self, batch: Any, bounds: Any) -> None:
         self.batch, self.bounds, self.given = batch, bounds, 0
 
 
-def find(iterator, count, seconds):
+def find(iterator: Any, count: int, seconds: float) -> Batch | None:
     """The Batch of a loader whose batches have count samples; None where the samples are alike, or cannot be asked."""
     dataset, collate, collates, kind = steady_state.source(iterator)
     if kind != 0 or not collates or not isinstance(count, int) or count < 1:

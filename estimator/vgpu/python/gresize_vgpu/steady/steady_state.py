@@ -3,6 +3,8 @@
 The steps that were seen are the first. A data set whose later items are longer is asked for some of them once the run is over, when nothing that its
 code does can change a figure any more.
 """
+from __future__ import annotations
+
 import itertools
 import math
 import sys
@@ -10,6 +12,10 @@ import threading
 import time
 
 from ..process import guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterable, Sequence
 
 # Steps in a row that end with more allocated than the one before.
 GROWING_STEPS = 3
@@ -34,7 +40,7 @@ ROUNDED_BYTES = 512
 SLOW_BYTES = 64 << 10
 
 
-def shapes(batch, depth=0):
+def shapes(batch: Any, depth: int = 0) -> list[tuple[int, ...]]:
     """The shapes of the tensors in a batch, in their order."""
     torch = sys.modules["torch"]
     if issubclass(type(batch), torch.Tensor):
@@ -53,7 +59,7 @@ def shapes(batch, depth=0):
     return found[:MOST_TENSORS]
 
 
-def larger_or_other(one, other):
+def larger_or_other(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) -> bool:
     """Whether two batches differ by more than that one has fewer samples, as the last of an epoch."""
     if len(one) != len(other):
         return True
@@ -70,24 +76,24 @@ def _alike(steps):
 
 
 class Steadiness:
-    def __init__(self):
+    def __init__(self) -> None:
         self.held, self.totals, self.blocks = [], [], []
         self.first = {}  # data set -> shapes of its first batch
-        self.varies = None  # in words
-        self.varies_later = None  # of what followed the training's loader, such as a validation
+        self.varies: str | None = None  # in words
+        self.varies_later: str | None = None  # of what followed the training's loader, such as a validation
         self.concerned = {}  # whether it is later -> the data set of which that is said
         self.settled = []  # data sets whose largest batch was run
         self.spread = 0.0  # by how much sums of lengths differed
         self.most_elements = 0  # of any tensor of a batch
         self.sources = []  # of a loader that was ended early: it may be gone when its data set is asked
 
-    def step(self, allocated, total, blocks):
+    def step(self, allocated: int, total: int, blocks: int) -> None:
         """A step has ended with so much allocated, in so many blocks; total is all that was ever allocated."""
         self.held = self.held[-GROWING_STEPS:] + [allocated]
         self.blocks = self.blocks[-GROWING_STEPS:] + [blocks]
         self.totals = self.totals[-2 * GROWING_STEPS :] + [total]
 
-    def grows_bytes(self):
+    def grows_bytes(self) -> int:
         """What a step leaves behind, where each of the last did so."""
         last = self.held[-GROWING_STEPS:]
         if self.spread or self.varies:  # what a batch leaves until the next has another size each time
@@ -98,12 +104,12 @@ class Steadiness:
         most = max(b - a + (ROUNDED_BYTES - 1) * max(m - n, 0) for a, b, n, m in zip(last, last[1:], blocks, blocks[1:]))
         return max(most // ROUNDED_BYTES * ROUNDED_BYTES, 1)
 
-    def rests(self, peaks):
+    def rests(self, peaks: Sequence[int]) -> bool:
         """Whether the peaks of the last steps, in their order, are one, or rise by the little that each step leaves."""
         slow = min(self.grows_bytes(), SLOW_BYTES)
         return all(0 <= b - a <= slow for a, b in zip(peaks, peaks[1:]))
 
-    def uneven(self):
+    def uneven(self) -> bool:
         """Whether the last steps allocated different sizes, and not the same in turn, as where every other one generates something."""
         steps = [b - a for a, b in zip(self.totals, self.totals[1:])]
         if len(steps) < GROWING_STEPS or _alike(steps[-GROWING_STEPS:]):
@@ -114,7 +120,7 @@ class Steadiness:
                 return False
         return True
 
-    def batch(self, iterator, batch):
+    def batch(self, iterator: Any, batch: Any) -> None:
         """A loader has given a batch. Two loaders may give batches of different sizes from one data set."""
         dataset, found = getattr(iterator, "_dataset", None), shapes(batch)
         self.most_elements = max([self.most_elements] + [math.prod(s) for s in found])
@@ -145,7 +151,7 @@ class Steadiness:
         else:
             self.varies = text
 
-    def settle(self, dataset):
+    def settle(self, dataset: Any) -> None:
         """The largest batch that a data set can give was run: what its others need is known."""
         if any(dataset is known for known in self.settled):
             return
@@ -155,14 +161,14 @@ class Steadiness:
         if self.concerned.get(True) is dataset:
             self.varies_later = None
 
-    def alike(self):
+    def alike(self) -> list[tuple[int, ...]]:
         """The shapes of the batches, where those of a data set were all alike."""
         return [shape for found in self.first.values() for shape in found] if self.varies is None else []
 
-    def keep(self, iterator):
+    def keep(self, iterator: Any) -> None:
         self.sources.append(source(iterator))
 
-    def sample(self, loaders):
+    def sample(self, loaders: Iterable[Any]) -> None:
         """Asks the data sets for items from elsewhere. In a thread, for it may take long."""
         known = list(self.sources)
         for found in (source(loader) for loader in loaders):
@@ -194,7 +200,7 @@ class Steadiness:
                 guard.complain()
 
 
-def source(loader):
+def source(loader: Any) -> tuple[Any, ...]:
     """(data set, function that makes a batch, whether of several items, kind) of a loader, or of its iterator, which outlives it."""
     held = vars(loader)
     dataset, collate = held.get("_dataset", held.get("dataset")), held.get("_collate_fn", held.get("collate_fn"))
@@ -206,7 +212,7 @@ def _items(dataset, kind, deadline):
         count = len(dataset)
         places = sorted({0, count - 1} | {count * k // 16 for k in range(16)} | {(count // 3 + 7919 * k) % count for k in range(8)}) if count > 0 else []
         order = [places[0], places[-1]] + places[1:-1] if places else []
-        source = (dataset[i] for i in itertools.chain(order, (int(count * (GOLDEN * k % 1)) for k in range(1, MOST_ASKED if order else 0))))
+        source: Any = (dataset[i] for i in itertools.chain(order, (int(count * (GOLDEN * k % 1)) for k in range(1, MOST_ASKED if order else 0))))
     else:
         order, source = [], itertools.islice(iter(dataset), MOST_STREAMED)
     begin = time.monotonic()

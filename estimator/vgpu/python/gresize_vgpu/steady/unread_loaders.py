@@ -1,4 +1,6 @@
 """Data loaders that a program has made and has not read yet, such as those among which chance chooses."""
+from __future__ import annotations
+
 import gc
 import math
 import sys
@@ -8,19 +10,23 @@ import time
 from ..process import guard
 from . import steady_state
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterable
+
 MOST_SECONDS = 1.0
 MOST_LOADERS = 8
 # Samples of a loader that are asked for.
 PLACES = (0.0, 0.37, 0.999)
 
 
-def begun():
+def begun() -> list[Any]:
     """The iterators of loaders that were begun and have given nothing yet."""
     kind = getattr(sys.modules.get("torch.utils.data.dataloader"), "_BaseDataLoaderIter", ())
     return [found for found in gc.get_objects() if issubclass(type(found), kind) and "_gresize_reads" in vars(found)]
 
 
-def larger_samples(loaders, largest):
+def larger_samples(loaders: Iterable[Any], largest: int) -> list[str]:
     """In words, a data loader that was not read and whose batches are larger than the largest that was; in a thread, for it may take long."""
     found = []
     sizes = [(loader, getattr(loader, "batch_size", None) or getattr(getattr(loader, "_index_sampler", None), "batch_size", None) or 1) for loader in loaders if not _reads(loader)]

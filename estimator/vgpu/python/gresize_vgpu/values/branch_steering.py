@@ -3,11 +3,17 @@
 The instructions behind the question say whether one of the answers ends in an error: such a check is one that a working program passes, whatever the side. And a
 loop that turns on the same answer for ever is ended by the other one: no kernel will ever change what it waits for.
 """
+from __future__ import annotations
+
 import bisect
 import dis
 import sys
 
 from gresize_imports import HERE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
 # The same question may be asked so often in one step of training before the answer is turned, and so often from then on.
 MOST_TURNS, MOST_TURNS_AFTER = 1000, 64
@@ -22,12 +28,12 @@ _turns = {}  # (code, offset) -> how often it was asked since the last step
 _ended = set()  # where a loop was ended once
 
 
-def step():
+def step() -> None:
     """Training went on, so nothing turns for ever."""
     _turns.clear()
 
 
-def settle(shadow, answer, called=True):
+def settle(shadow: Any, answer: bool, called: bool = True) -> bool:
     """The answer that the program is given where answer is a policy's. called: the question may be a call, such as bool() or item(), and not only an operator."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(HERE):

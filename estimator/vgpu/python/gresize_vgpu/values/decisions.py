@@ -3,6 +3,8 @@
 What shadow.py knows of a tensor is its value; for the rest a policy stands in, and a branch on it may go the other way than on a real card.
 Reading a loss to print it is harmless; comparing it is not. Guards against NaN and infinity are what a healthy run passes, and do not count.
 """
+from __future__ import annotations
+
 import functools
 import math
 import os
@@ -17,6 +19,12 @@ from ..process import native
 from . import branch_steering
 from .shadow_tensors import NUMBER
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Torch
+
 
 class Decisions:
     """The number of comparisons of values that were read back from the device, and of reads that are accounted for by that."""
@@ -28,7 +36,7 @@ class Decisions:
     shadow = None
 
     @classmethod
-    def note(cls):
+    def note(cls) -> None:
         cls.count += cls.shadow is None or not cls.shadow.silent
 
 
@@ -132,7 +140,7 @@ def _holds_read(data, depth=2):
     return type(data) is ReadFloat or type(data) in (list, tuple) and depth > 0 and any(_holds_read(part, depth - 1) for part in data)
 
 
-def follow_math(calls):
+def follow_math(calls: Any) -> None:
     """Numba reads what it compiles, and knows the functions of math by their identity."""
     if "numba" in sys.modules:
         return
@@ -154,7 +162,7 @@ def _plain_in_yaml(representer):
         kind.add_multi_representer(ReadInt, lambda dumper, value: dumper.represent_int(int.__pos__(value)))
 
 
-def hook_tensors(torch, calls):
+def hook_tensors(torch: Torch, calls: Any) -> None:
     """Reads of a single value: answered by what is known of the tensor, and else by the policy."""
     tensor, shadow = torch.Tensor, calls.shadow
     Decisions.shadow = shadow
@@ -267,12 +275,12 @@ class Saves:
     """What is written to a checkpoint decides nothing; and a checkpoint that was written because of a comparison of values that nobody
     computed does not replace a file of the program's: it goes to a place of its own, from where it is read again."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.apart = {}
-        self.directory = None
+        self.directory: str | None = None
         self.seen = 0
 
-    def step(self):
+    def step(self) -> None:
         self.seen = Decisions.count
         branch_steering.step()
 
@@ -282,7 +290,7 @@ class Saves:
         path = os.path.abspath(os.fspath(path))
         return self.apart.setdefault(path, os.path.join(self.directory, str(len(self.apart))))
 
-    def hook(self, torch):
+    def hook(self, torch: Torch) -> None:
         original_save, original_load = torch.save, torch.load
 
         @functools.wraps(original_save)
@@ -303,7 +311,7 @@ class Saves:
 
         torch.save, torch.load = save, load
 
-    def clean(self):
+    def clean(self) -> None:
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
             self.directory, self.apart = None, {}
@@ -312,12 +320,12 @@ class Saves:
 class Loaders:
     """The data loaders of the process: which were made, which were read."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.made = weakref.WeakSet()
         self.read = weakref.WeakSet()
         self.largest_read = 0  # of a loader that may be gone: a loop over a temporary one keeps its iterator only
 
-    def hook(self):
+    def hook(self) -> None:
         module = sys.modules.get("torch.utils.data.dataloader")
         loader = getattr(module, "DataLoader", None)
         if loader is None:
@@ -347,16 +355,16 @@ class Loaders:
 
         loader.__init__, loader.__iter__, kind.__init__ = init, iterate, begin
 
-    def reads(self, loader, size):
+    def reads(self, loader: Any, size: int) -> None:
         """The first batch is asked for: an iterator alone, such as one of several among which chance chooses, reads nothing."""
         if loader is not None:
             self.read.add(loader)
         self.largest_read = max(self.largest_read, size)
 
-    def waiting(self):
+    def waiting(self) -> list[Any]:
         return [loader for loader in list(self.made) if loader not in self.read]
 
-    def unread(self):
+    def unread(self) -> tuple[int, bool]:
         """How many were never read, and whether one of those has a larger batch than all that were."""
         waiting = self.waiting()
         return len(waiting), any(_batch_size(loader) > self.largest_read for loader in waiting)

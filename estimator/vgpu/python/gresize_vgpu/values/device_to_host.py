@@ -1,10 +1,16 @@
 """The doors by which a tensor of the card comes to the host, other than those of patches.py: it holds there what is known of it."""
+from __future__ import annotations
+
 import functools
 
 from ..process import guard
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
-def install(calls):
+
+def install(calls: Any) -> None:
     torch, tensor = calls.torch, calls.torch.Tensor
     for name in ("type", "type_as"):
         calls.replace(tensor, name, lambda original: _fetched(calls, original))

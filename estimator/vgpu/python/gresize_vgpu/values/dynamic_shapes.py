@@ -1,4 +1,6 @@
 """Calls whose results are as large as the values say: the kernel's own code asks the card for a number, and is told one."""
+from __future__ import annotations
+
 import functools
 import warnings
 
@@ -6,8 +8,16 @@ from ..process import native
 from . import intervals
 from .shadow_tensors import NUMBER
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
 
-def install(calls):
+    from gresize_types import Tensor
+
+    from .shadow_tensors import Plan
+
+
+def install(calls: Any) -> None:
     _install_nonzero(calls)
     _install_number(calls)
     for name in ("unique", "unique_consecutive"):
@@ -99,19 +109,19 @@ def _sized(calls, kind):
 class Size:
     """What one call will read: whether its size is known, and the numbers that it is told."""
 
-    def __init__(self, calls, original, first, args, kwargs, plan):
+    def __init__(self, calls: Any, original: Callable[..., Any], first: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Plan | None) -> None:
         self.calls, self.shadow, self.original = calls, calls.shadow, original
         self.first, self.args, self.kwargs, self.plan = first, args, kwargs, plan
 
-    def given(self, name, position, default=None):
+    def given(self, name: str, position: int, default: Any = None) -> Any:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
 
 
 class Distinct(Size):
-    def known(self):
+    def known(self) -> bool:
         return self.plan is not None and not self.plan.kind()
 
-    def answers(self):
+    def answers(self) -> list[int]:
         if self.plan is None or self.plan.kind() == NUMBER:
             dim = self.given("dim", 4 if self.original.__name__ == "unique" else 3)
             return [self.shadow.policy.kept(self.first.numel() if dim is None else self.first.shape[dim])]
@@ -120,24 +130,24 @@ class Distinct(Size):
 
 
 class Classes(Size):
-    def known(self):
+    def known(self) -> bool:
         return self.given("num_classes", 1, -1) != -1 or self.plan is not None and not self.plan.kind()
 
-    def answers(self):
+    def answers(self) -> list[int]:
         return [int(self.plan.args[0].max())] if self.plan is not None and self.first.numel() else [0]
 
 
 class Counts(Size):
     """The weights may be anything; the numbers that are counted say the size, if they go beyond what the table has at least."""
 
-    def known(self):
+    def known(self) -> bool:
         entry = self.shadow.find(self.first)
         if entry is None or not entry.taint.kind:
             return entry is not None
         span, least = self.shadow.answer(intervals.of, entry), self.given("minlength", 2, 0)
         return span is not None and span[0] >= 0 and type(least) is int and span[1] < least
 
-    def answers(self):
+    def answers(self) -> list[int]:
         entry = self.shadow.find(self.first)
         return [int(entry.mirror.min()), int(entry.mirror.max())] if entry is not None and self.first.numel() else [0]
 
@@ -148,14 +158,14 @@ class Repeats(Size):
     def _numbers(self):
         return self.given("repeats", 1, self.first)
 
-    def known(self):
+    def known(self) -> bool:
         numbers = self._numbers()
         if not isinstance(numbers, self.calls.torch.Tensor) or not numbers.is_cuda:
             return True
         entry = self.shadow.find(numbers)
         return entry is not None and not entry.taint.kind
 
-    def answers(self):
+    def answers(self) -> list[int]:
         numbers = self._numbers()
         entry = self.shadow.find(numbers) if isinstance(numbers, self.calls.torch.Tensor) and numbers.is_cuda else None
         return [int(entry.mirror.sum())] if entry is not None else [0]

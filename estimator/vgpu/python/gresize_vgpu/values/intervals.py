@@ -3,7 +3,13 @@
 What is made of them in plain ways lies between such numbers as well. A size that is the same for all of these is known, whatever the card finds:
 a table of counts has the places that the program says that it has at least.
 """
+from __future__ import annotations
+
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
 
 # Their elements are elements of their first argument, or the mean or an extreme of some.
 ALIKE = """
@@ -21,7 +27,7 @@ def _whole(dtype):
     return not dtype.is_floating_point and not dtype.is_complex
 
 
-def of(entry):
+def of(entry: Any) -> tuple[int, int] | None:
     """(least, most) of what a followed tensor may hold on the card; None where nobody knows."""
     mirror, taint = entry.mirror, entry.taint
     if not _whole(mirror.dtype) or not mirror.numel():
@@ -31,7 +37,7 @@ def of(entry):
     return taint.span[:2] if taint.span is not None and taint.span[2] is mirror.dtype else None
 
 
-def kept(entry, dtype):
+def kept(entry: Any, dtype: Any) -> Any:
     """The span of what is converted; None where it does not fit."""
     found = of(entry) if entry.taint.kind else None
     return _fits(found, dtype)
@@ -46,7 +52,7 @@ def _fits(span, dtype):
     return span + (dtype,) if (-most - 1 if dtype.is_signed else 0) <= span[0] and span[1] <= most else None
 
 
-def after(shadow, original, args, plan, result):
+def after(shadow: Any, original: Callable[..., Any], args: tuple[Any, ...], plan: Any, result: Any) -> Any:
     """The span of what a call gave, from those of what it was given."""
     if plan.kwargs or not isinstance(result, shadow.tensor) or not _whole(result.dtype):
         return None

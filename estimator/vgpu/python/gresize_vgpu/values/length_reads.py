@@ -1,10 +1,16 @@
 """Lengths that an operator reads from the card by itself: PyTorch's C++ copies them to the host where no Python function sees it."""
+from __future__ import annotations
+
 import functools
 
 from ..process import guard
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
 
-def install(calls):
+
+def install(calls: Any) -> None:
     calls.replace(calls.torch, "ctc_loss", lambda original: _ctc(calls, original))
 
 

@@ -1,4 +1,6 @@
 """Which calls of PyTorch are followed on the CPU, which need a policy, and which read."""
+from __future__ import annotations
+
 import functools
 import sys
 import types
@@ -10,6 +12,14 @@ from .decisions import FETCHED, Decisions
 from .policy import Policy
 from .shadow_tensors import GUESSED, KNOWN, MOST_ELEMENTS, NUMBER, WORD, Shadow, Taint
 from .synthetic_floats import Plausible
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable, Sequence
+
+    from gresize_types import Tensor, Torch
+
+    from .shadow_tensors import Entry
 
 # The same call on copies says what the call gives.
 FOLLOWED = """
@@ -72,17 +82,17 @@ def _traced(original):
 class Calls:
     """Puts the followers in the place of PyTorch's functions and methods, and takes them out again."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         self.shadow = Shadow(torch, Policy(torch))
         self.plausible = Plausible(self)
         self.sparse = sparse.Sparse(self)
         self.rows = own_lists.Rows()
         self.replaced = []
-        self.aside = None  # the followers, while they are not in their places
+        self.aside: dict[tuple[Any, str], Any] | None = None  # the followers, while they are not in their places
         self.integers = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
-    def replace(self, owner, name, make):
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         original = getattr(owner, name, None)
         if not callable(original) and not hasattr(original, "__get__"):  # torch.float is no function
             return
@@ -90,12 +100,12 @@ class Calls:
         self._tell_script_compiler(original, follower)
         self.put(owner, name, follower)
 
-    def put(self, owner, name, follower):
+    def put(self, owner: Any, name: str, follower: Any) -> None:
         """Remembers whether the owner had the name itself: a method put back on Tensor that its base class has would look overridden."""
         self.replaced.append((owner, name, vars(owner).get(name, INHERITED)))
         if isinstance(follower, types.FunctionType):
             original = getattr(owner, name)
-            follower._torchdynamo_inline = getattr(original, "_torchdynamo_inline", None) or _traced(original)
+            follower._torchdynamo_inline = getattr(original, "_torchdynamo_inline", None) or _traced(original)  # type: ignore[attr-defined]
             # It is pickled by where it is found, as the original is.
             follower.__module__, follower.__qualname__ = (owner.__name__, name) if isinstance(owner, types.ModuleType) else (owner.__module__, owner.__qualname__ + "." + name)
         setattr(owner, name, follower)
@@ -111,7 +121,7 @@ class Calls:
         except Exception:  # a release that keeps this elsewhere
             guard.complain()
 
-    def both(self, name, make):
+    def both(self, name: str, make: Callable[..., Any]) -> None:
         for owner in (self.torch, self.torch.Tensor):
             if name.startswith("__") and owner is self.torch:
                 continue
@@ -124,7 +134,7 @@ class Calls:
             else:
                 setattr(owner, name, original)
 
-    def forget(self, owner):
+    def forget(self, owner: Any) -> None:
         """An owner gets its own functions back for good; they were its own, and none that it inherits."""
         for place, name, original in reversed(self.replaced):
             if place is owner:
@@ -133,20 +143,20 @@ class Calls:
         if self.aside is not None:
             self.aside = {place: follower for place, follower in self.aside.items() if place[0] is not owner}
 
-    def step_aside(self):
+    def step_aside(self) -> None:
         """A compiler wants PyTorch's own functions."""
         if self.aside is None:
             self.aside = {(owner, name): vars(owner)[name] for owner, name, _ in self.replaced}
             self._restore()
 
-    def step_back(self):
+    def step_back(self) -> None:
         if self.aside is not None:
             for (owner, name), follower in self.aside.items():
                 setattr(owner, name, follower)
             self.aside = None
             sequence_slots.no_sequence(self.torch)
 
-    def without(self, function):
+    def without(self, function: Callable[..., Any]) -> Any:
         """Call function while PyTorch's own functions are in their places."""
         self.step_aside()
         try:
@@ -154,12 +164,12 @@ class Calls:
         finally:
             self.step_back()
 
-    def is_integer(self, tensor):
+    def is_integer(self, tensor: Tensor) -> bool:
         return tensor.dtype in self.integers
 
     # -- followers
 
-    def followed(self, name, guess=None):
+    def followed(self, name: Any, guess: Callable[..., Any] | None = None) -> Callable[..., Any]:
         shadow, table = self.shadow, self.shadow.table
         sequences = (list, tuple)
         constant, shapes = name in CONSTANT, name in SHAPED
@@ -197,12 +207,12 @@ class Calls:
 
         return make
 
-    def in_pairs(self, args):
+    def in_pairs(self, args: Sequence[Any]) -> bool:
         """Whether each number is held against one of its own, as a prediction against a label: how many are alike no choice of a policy says."""
         one, other = args if len(args) == 2 else (None, None)
         return isinstance(one, self.torch.Tensor) and isinstance(other, self.torch.Tensor) and one.shape == other.shape and one.numel() > 1
 
-    def guessing(self, function):
+    def guessing(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A guess that looks only at tensors of this card."""
         tensor = self.torch.Tensor
 
@@ -225,7 +235,7 @@ class Calls:
         except Exception:  # a release that keeps this elsewhere
             guard.complain()
 
-    def install(self):
+    def install(self) -> None:
         self._tell_default_device()
         shadow, policy = self.shadow, self.shadow.policy
 
@@ -271,7 +281,7 @@ class Calls:
         self._install_validation()
         sequence_slots.no_sequence(self.torch)
 
-    def in_place(self, original):
+    def in_place(self, original: Callable[..., Any]) -> Callable[..., Any]:
         shadow, table = self.shadow, self.shadow.table
 
         @functools.wraps(original)
@@ -328,7 +338,7 @@ class Calls:
         if mirror is not None:
             shadow.put(tensor, mirror, plan.kind())
 
-    def healthy(self, value):
+    def healthy(self, value: bool) -> Callable[..., Any]:
         shadow = self.shadow
 
         def make(original):
@@ -344,7 +354,7 @@ class Calls:
 
     # -- between the host and the card
 
-    def from_host(self, source, result):
+    def from_host(self, source: Tensor, result: Tensor) -> None:
         shadow = self.shadow
         if result.is_sparse:
             self.sparse.arrived(source, result)
@@ -367,7 +377,7 @@ class Calls:
         corners = self.shadow.compute(lambda: source.detach().flatten()[:: source.numel() - 1].tolist())
         return bool(corners) and all(c in (0.0, 1.0, float("-inf")) for c in corners)
 
-    def to_host(self, source, entry, result):
+    def to_host(self, source: Tensor, entry: Entry | None, result: Tensor) -> None:
         """What has come to the host holds what is known, and floats that are not known are what goes for them."""
         shadow = self.shadow
         if entry is not None:
@@ -382,7 +392,7 @@ class Calls:
                 shadow.use(FETCHED)
             self._arrived(result, lambda: self.shown(source, result))
 
-    def shown(self, source, result):
+    def shown(self, source: Tensor, result: Tensor) -> Tensor:
         """Write to result, on the host, what goes for source, of which nothing is known."""
         if source.is_floating_point():
             self.plausible.show(source, result)
@@ -400,7 +410,7 @@ class Calls:
 
     read_true = False
 
-    def reading(self, original, *args, **kwargs):
+    def reading(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call, and note whether the card gave what the host had put there."""
         before, small = native.unknown_reads(), native.all_reads()
         result = original(*args, **kwargs)
@@ -408,7 +418,7 @@ class Calls:
         self.read_small = native.all_reads() - small
         return result
 
-    def moved(self, original):
+    def moved(self, original: Callable[..., Any]) -> Callable[..., Any]:
         shadow, tensor = self.shadow, self.torch.Tensor
 
         @functools.wraps(original)
@@ -435,7 +445,7 @@ class Calls:
 
         return call
 
-    def copied(self, original):
+    def copied(self, original: Callable[..., Any]) -> Callable[..., Any]:
         shadow, tensor, follow = self.shadow, self.torch.Tensor, self.in_place(original)
 
         @functools.wraps(original)
@@ -460,7 +470,7 @@ class Calls:
 
         return call
 
-    def deep(self, original):
+    def deep(self, original: Callable[..., Any]) -> Callable[..., Any]:
         shadow = self.shadow
 
         @functools.wraps(original)

@@ -4,7 +4,15 @@ One run cannot know them, so each run takes a side: LOW answers as a program hop
 everything and sends all of it the same way. A program whose memory depends on such values is run with both, and its need lies between. HALF finds
 every other one: what a run is held against whose ends are alike, and what stands for an end that no working program is at.
 """
+from __future__ import annotations
+
 import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Sequence
+
+    from gresize_types import Tensor, Torch
 
 LOW, HALF, HIGH, OFF = "low", "half", "high", "off"
 
@@ -20,7 +28,7 @@ class Policy:
     """The side that this run takes. How many elements of a large mask are found is a
     function of its shape alone, so that a backward pass gets what its forward pass got."""
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         wanted = os.environ.get("GRESIZE_VGPU_VALUES")
         self.side = wanted if wanted in (HALF, HIGH, OFF) else LOW
@@ -30,7 +38,7 @@ class Policy:
         self.generator = torch.Generator()
         self.generator.manual_seed(0)
 
-    def scalar(self):
+    def scalar(self) -> float:
         """A number as a loss would be: always a little better than before on the low side, always a little worse on the high one."""
         if self.side == OFF:
             return 0.0
@@ -38,15 +46,15 @@ class Policy:
         step = min(self.reads, 100000) * 1e-6
         return 1e-3 + step if self.side == HIGH else 1.0 - step
 
-    def element(self):
+    def element(self) -> float:
         """A number as one of an array would be, such as of scores or losses: above zero, next to nothing on the low side, and much on the high one."""
         return self.scalar() * (1e3 if self.side == HIGH else 1e-3)
 
-    def number(self, read):
+    def number(self, read: int) -> int:
         """A whole number of which nothing is known: another on each side, so that what is as large as it is shows. Of what a side fails at nothing is said."""
         return {HALF: max(read, SOME), HIGH: max(read, MANY)}.get(self.side, read)
 
-    def mask(self, shape, found=True):
+    def mask(self, shape: Sequence[int], found: bool = True) -> Tensor:
         """Which elements a comparison finds: none, all, or every other one. found=False is the opposite question."""
         torch = self.torch
         if self.side == HALF and not self.healthy and len(shape):
@@ -56,19 +64,19 @@ class Policy:
             return (torch.arange(total, device="cpu") % 2 == 0).view(shape) == found
         return torch.full(shape, bool(self.healthy) or (self.side == HIGH) == found, dtype=torch.bool, device="cpu")
 
-    def true(self):
+    def true(self) -> bool:
         """The answer to a question about one value."""
         return self.side == HIGH
 
-    def count(self, most):
+    def count(self, most: int) -> int:
         """How many of so many elements are found, where there are too many to tell one by one."""
         return {HIGH: most, HALF: (most + 1) // 2}.get(self.side, 0)
 
-    def kept(self, most):
+    def kept(self, most: int) -> int:
         """How many boxes a suppression keeps: at least one, if there is any."""
         return max(self.count(most), min(most, 1))
 
-    def routes(self, shape, classes, dim=None):
+    def routes(self, shape: Sequence[int], classes: int, dim: int | None = None) -> Tensor:
         """Indices below classes, distinct along dim: spread evenly, or most rows the same way."""
         torch = self.torch
         chosen = shape[dim] if dim is not None and len(shape) else 1
@@ -88,7 +96,7 @@ class Policy:
             return rows.reshape(shape).contiguous()
         return rows.movedim(-1, dim).contiguous()
 
-    def order(self, shape, dim):
+    def order(self, shape: Sequence[int], dim: int) -> Tensor:
         """A permutation along dim."""
         torch = self.torch
         if not len(shape):

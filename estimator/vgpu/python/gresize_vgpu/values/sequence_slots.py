@@ -3,10 +3,17 @@
 Python fills two slots of a class for a __getitem__ of its own, that of mappings and that of sequences; PyTorch's tensors have the first alone,
 and torch.tensor([a, b]) takes what is a sequence apart, which a tensor of one number cannot be.
 """
+from __future__ import annotations
+
 import ctypes
 import sys
 
 from ..process import guard
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+
+    from gresize_types import Torch
 
 # In PyTypeObject and PySequenceMethods, the same in every CPython since 3.8 but the ones without a global lock; what is found there is looked at first.
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
@@ -27,7 +34,7 @@ def _item(kind):
     return ctypes.c_void_p.from_address(methods + _ITEM)
 
 
-def no_sequence(torch):
+def no_sequence(torch: Torch) -> None:
     """Take the slot out of tensors and of the classes made of them, where it is the one that Python put there."""
     try:
         if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():

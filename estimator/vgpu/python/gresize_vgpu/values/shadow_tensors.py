@@ -6,6 +6,8 @@ them. A tensor is known by its Python object; a write that was not seen shows in
 
 Nothing here makes a tensor on the device, runs under a dispatch mode or holds a tensor of the program's: the allocator sees the same run.
 """
+from __future__ import annotations
+
 import ctypes
 import time
 import weakref
@@ -13,6 +15,14 @@ import weakref
 from ..process import guard, native
 from . import intervals
 from .policy import MOST_ROUTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable, Iterable, Sequence
+
+    from gresize_types import Tensor, Torch
+
+    from .policy import Policy
 
 # Larger tensors are not followed: they cost time, and what is decided by them is bounded by their size.
 MOST_ELEMENTS = 1 << 20
@@ -37,7 +47,7 @@ class Taint:
 
     __slots__ = ("kind", "made", "expanded", "span")
 
-    def __init__(self, kind, made=False, expanded=False, span=None):
+    def __init__(self, kind: int, made: bool = False, expanded: bool = False, span: Any = None) -> None:
         self.kind = kind
         self.span = span  # between which numbers they lie, whatever they are: ranges.py
         self.made = made  # of constants alone, by the program
@@ -56,10 +66,10 @@ class _Ref(weakref.ref):
 class ByTensor:
     """Entries by the Python object of a tensor, each for as long as that lives. An entry has a place for the reference: ref."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.table = {}
 
-    def keep(self, tensor, entry):
+    def keep(self, tensor: Tensor, entry: Any) -> None:
         entry.ref = _Ref(tensor, self._gone)
         entry.ref.key = id(tensor)
         self.table[entry.ref.key] = entry
@@ -72,26 +82,32 @@ class ByTensor:
 
 class Entry:
     __slots__ = ("ref", "mirror", "offset", "taint")
+    ref: _Ref
+    mirror: Tensor
+    offset: int
+    taint: Taint
 
 
 class Plan:
     """A call on copies."""
 
     __slots__ = ("args", "kwargs", "origins", "constant")
+    args: list[Any]
+    kwargs: dict[str, Any]
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.origins = []  # of each copy that goes in: the address of its storage, and its taint
         self.constant = True  # every tensor is one number, expanded
 
-    def kind(self):
+    def kind(self) -> int:
         return max([taint.kind for _, taint in self.origins] + [KNOWN])
 
-    def made(self):
+    def made(self) -> bool:
         return all(taint.made for _, taint in self.origins)
 
 
 class Shadow(ByTensor):
-    def __init__(self, torch, policy):
+    def __init__(self, torch: Torch, policy: Policy) -> None:
         super().__init__()
         self.torch = torch
         self.policy = policy
@@ -107,7 +123,7 @@ class Shadow(ByTensor):
 
     # -- what is known
 
-    def find(self, tensor):
+    def find(self, tensor: Tensor) -> Any:
         entry = self.table.get(id(tensor))
         if entry is None:
             return None
@@ -116,7 +132,7 @@ class Shadow(ByTensor):
             return None
         return entry
 
-    def forget(self, value):
+    def forget(self, value: Any) -> None:
         """Somebody else writes to these tensors."""
         if type(value) in (list, tuple):
             for v in value:
@@ -124,7 +140,7 @@ class Shadow(ByTensor):
         else:
             self.table.pop(id(value), None)
 
-    def find_view(self, tensor):
+    def find_view(self, tensor: Tensor) -> Any:
         """The copy of a tensor that C++ made as a view of a known one."""
         entry = self.find(tensor)
         if entry is not None or not self.table:
@@ -145,11 +161,11 @@ class Shadow(ByTensor):
             guard.complain()
         return None
 
-    def small(self, tensor, made=False):
+    def small(self, tensor: Tensor, made: bool = False) -> bool:
         most = MOST_FLOATS if not made and (tensor.is_floating_point() or tensor.is_complex()) else MOST_ELEMENTS
         return tensor.numel() <= most
 
-    def put(self, tensor, mirror, taint):
+    def put(self, tensor: Tensor, mirror: Tensor, taint: Taint | int) -> None:
         """From now on mirror stands for tensor."""
         if type(tensor) is not self.tensor or not tensor.is_cuda or mirror.is_cuda or mirror.dtype != tensor.dtype or mirror.shape != tensor.shape:
             return
@@ -158,11 +174,11 @@ class Shadow(ByTensor):
         entry = Entry()
         entry.mirror = mirror
         entry.offset = None if tensor.is_inference() else tensor._version - mirror._version
-        entry.taint = taint if type(taint) is Taint else Taint(taint)
+        entry.taint = taint if isinstance(taint, Taint) else Taint(taint)
         self.keep(tensor, entry)
         self.followed += 1
 
-    def learn(self, tensor):
+    def learn(self, tensor: Tensor) -> None:
         """Take over what the card knows of a small tensor, if it does."""
         size = tensor.numel() * tensor.element_size()
         if not 0 < size <= MOST_LEARNT_BYTES or not tensor.is_contiguous():
@@ -175,7 +191,7 @@ class Shadow(ByTensor):
 
     # -- calls
 
-    def touches(self, args, kwargs):
+    def touches(self, args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
         table = self.table
         for a in args:
             if id(a) in table:
@@ -190,7 +206,7 @@ class Shadow(ByTensor):
                     return True
         return False
 
-    def plan(self, args, kwargs, shapes=False):
+    def plan(self, args: Sequence[Any], kwargs: dict[str, Any], shapes: bool = False) -> Plan | None:
         """The call on copies; None when a tensor of it is not known. shapes: only the first one's values matter."""
         plan = Plan()
         if shapes and self.find(args[0]) is not None:
@@ -227,7 +243,7 @@ class Shadow(ByTensor):
             return "cpu"
         return value
 
-    def compute(self, function, *args, **kwargs):
+    def compute(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call function on the CPU to follow a tensor, as long as there is time for that; None when it cannot be."""
         if self.spent:
             return None
@@ -239,7 +255,7 @@ class Shadow(ByTensor):
             if self.seconds > MOST_SECONDS:
                 self.spend()
 
-    def answer(self, function, *args, **kwargs):
+    def answer(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call function on the CPU, without a trace in the program's own state; None when it cannot be."""
         if not self.on:
             return None
@@ -251,20 +267,20 @@ class Shadow(ByTensor):
             guard.complain()
             return None
 
-    def spend(self):
+    def spend(self) -> None:
         """Follow nothing from now on: the policy answers what was known."""
         self.spent = True
         self.stopped = self.stopped or "time"
         self.table.clear()
 
-    def stop(self, why):
+    def stop(self, why: str) -> None:
         """Answer nothing from now on: what was known is not, and the sizes of the tensors bound it."""
         self.on = False
         native.let_checks_pass(False)
         self.stopped = self.stopped or why
         self.table.clear()
 
-    def follow(self, original, plan, args, result, constant=False):
+    def follow(self, original: Callable[..., Any], plan: Plan, args: tuple[Any, ...], result: Any, constant: bool = False) -> None:
         """Make the planned call, and keep what it gave for what the program got."""
         if not isinstance(result, (self.tensor, tuple, list)):
             return
@@ -281,7 +297,7 @@ class Shadow(ByTensor):
         mirrors = self.compute(original, *plan.args, **plan.kwargs)
         self.pair(outputs, mirrors, plan, result is args[0] if args else False, self.compute(intervals.after, self, original, args, plan, mirrors) if plan.kind() else None)
 
-    def pair(self, outputs, mirrors, plan, in_place=False, span=None):
+    def pair(self, outputs: Any, mirrors: Any, plan: Plan, in_place: bool = False, span: Any = None) -> None:
         if mirrors is None:
             return
         mirrors = list(mirrors) if isinstance(mirrors, (tuple, list)) else [mirrors]
@@ -316,7 +332,7 @@ class Shadow(ByTensor):
 
     # -- what a policy says
 
-    def guess(self, tensor, make, kind=GUESSED, span=None):
+    def guess(self, tensor: Tensor, make: Callable[[], Tensor], kind: int = GUESSED, span: Any = None) -> None:
         """make gives what a policy says that tensor holds; span, between which numbers that lies in truth."""
         if not self.on or type(tensor) is not self.tensor or not tensor.is_cuda or not self.small(tensor):
             return
@@ -324,13 +340,13 @@ class Shadow(ByTensor):
         if mirror is not None:
             self.put(tensor, mirror.to(tensor.dtype), Taint(KNOWN if self.policy.healthy else kind, span=span and span + (tensor.dtype,)))
 
-    def same(self, tensor, value):
+    def same(self, tensor: Tensor, value: Any) -> None:
         """All elements are value, however many there are."""
         if self.on and type(tensor) is self.tensor and tensor.is_cuda:
             one = self.torch.full((), value, dtype=self.torch.bool, device="cpu")
             self.put(tensor, one.expand(tensor.shape), Taint(KNOWN, True, True))
 
-    def fill(self, tensor, value):
+    def fill(self, tensor: Tensor, value: Any) -> None:
         """The program made a tensor of one number: a large one costs nothing until it is written to."""
         if self.small(tensor):
             mirror = self.compute(lambda: self.torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu").fill_(value))
@@ -341,7 +357,7 @@ class Shadow(ByTensor):
         if mirror is not None:
             self.put(tensor, mirror, Taint(KNOWN, True, not self.small(tensor)))
 
-    def writable(self, tensor, plan):
+    def writable(self, tensor: Tensor, plan: Plan | None) -> bool:
         """Give the first tensor of a call that writes to it a copy with a place for each element; whether it has one."""
         place, taint = plan.origins[0]
         if not taint.expanded:
@@ -356,23 +372,23 @@ class Shadow(ByTensor):
         plan.origins[0] = (mirror.untyped_storage().data_ptr(), Taint(taint.kind, taint.made))
         return True
 
-    def kind_of(self, classes):
+    def kind_of(self, classes: int) -> int:
         return WORD if classes > MOST_ROUTES else GUESSED
 
-    def use(self, name):
+    def use(self, name: str) -> None:
         """The program went by what a policy said."""
         if not self.silent and (name in self.uses or len(self.uses) < MOST_USES):
             self.uses[name] = self.uses.get(name, 0) + 1
 
     # -- answers to what C++ asks
 
-    def answering(self, values):
+    def answering(self, values: Any) -> _Answering:
         return _Answering(self, values)
 
-    def showing(self, mirrors):
+    def showing(self, mirrors: Any) -> _Showing:
         return _Showing(mirrors)
 
-    def report(self):
+    def report(self) -> dict[str, Any]:
         return {
             "policy": self.policy.side,
             "followed": self.followed,

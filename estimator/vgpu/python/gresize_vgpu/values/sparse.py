@@ -3,10 +3,18 @@
 PyTorch's C++ reads both from what its own kernels made. Where the indices are known the numbers are computed from them; else a policy says one, from
 hardly any to all, and the estimate says that it went by that.
 """
+from __future__ import annotations
+
 import functools
 
 from ..process import guard
 from .shadow_tensors import ByTensor
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable, Iterable
+
+    from gresize_types import Tensor
 
 # They join equal entries first, of any of their arguments.
 JOINING = {
@@ -22,17 +30,19 @@ MULTIPLIED = set("mm matmul __matmul__ bmm addmm _sparse_mm _sparse_addmm".split
 
 class Entry:
     __slots__ = ("ref", "indices", "kind")
+    indices: Tensor
+    kind: int
 
 
 class Sparse(ByTensor):
     """What is known of the indices of sparse tensors, which is not to go with the tensor that the program gave."""
 
-    def __init__(self, calls):
+    def __init__(self, calls: Any) -> None:
         super().__init__()
         self.torch, self.shadow = calls.torch, calls.shadow
         self.tensor = calls.torch.Tensor
 
-    def install(self, calls):
+    def install(self, calls: Any) -> None:
         torch = self.torch
         calls.replace(torch, "sparse_coo_tensor", self.made)
         for place, owner in (("Tensor", torch.Tensor), ("torch", torch), ("sparse", torch.sparse)):
@@ -41,7 +51,7 @@ class Sparse(ByTensor):
         for name in BLOCKED:
             calls.replace(torch.Tensor, name, self.blocked)
 
-    def arrived(self, source, result):
+    def arrived(self, source: Tensor, result: Tensor) -> None:
         """A sparse tensor of the host has come to the card."""
         if self.shadow.on and result.is_cuda and not source.is_cuda and self.shadow.small(source._indices()):
             indices = self.shadow.compute(lambda: source._indices().clone())
@@ -50,7 +60,7 @@ class Sparse(ByTensor):
 
     # -- how large
 
-    def made(self, original):
+    def made(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """sparse_coo_tensor reads the least and the largest index of each dimension where it is given no size."""
 
         @functools.wraps(original)
@@ -90,7 +100,7 @@ class Sparse(ByTensor):
 
     # -- how many
 
-    def uncoalesced(self, args, kwargs):
+    def uncoalesced(self, args: Iterable[Any], kwargs: dict[str, Any]) -> list[Tensor]:
         return [a for a in (*args, *kwargs.values()) if isinstance(a, self.tensor) and a.is_sparse and a.is_cuda and not a.is_coalesced() and a._nnz() > 1]
 
     def _entries(self, tensor, name):
@@ -121,7 +131,7 @@ class Sparse(ByTensor):
             place = place * n + row
         return place.unique().numel()
 
-    def joining(self, original):
+    def joining(self, original: Callable[..., Any]) -> Callable[..., Any]:
         name = getattr(original, "__name__", "sparse").strip("_")
         multiplied = getattr(original, "__name__", "") in MULTIPLIED
         tensor = self.tensor
@@ -148,7 +158,7 @@ class Sparse(ByTensor):
 
         return call
 
-    def blocked(self, original):
+    def blocked(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The number of blocks is not computed, only said to be one that nobody knows."""
 
         @functools.wraps(original)

@@ -5,6 +5,8 @@ one of as many equal shares, that of a sigmoid as a half, everything else as one
 numbers, of which every other one is more than the rest, as it is in the middle. Nothing is decided on the card by this:
 there shadow.py and the policy stand, and a read counts as one of what nobody computed, whatever it gives.
 """
+from __future__ import annotations
+
 import functools
 import math
 import weakref
@@ -14,6 +16,12 @@ from .intervals import ALIKE
 from .policy import HALF, HIGH
 from .shadow_tensors import MOST_ELEMENTS, MOST_FLOATS, ByTensor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
+
+    from gresize_types import Tensor
+
 JOINED = "cat concat stack vstack hstack".split()
 DIVIDED = "div divide true_divide __truediv__ __div__".split()
 # What the high side leaves for all classes but the one that it is sure of.
@@ -22,24 +30,30 @@ DOUBT = 1e-3
 
 class Entry:
     __slots__ = ("ref", "version", "value", "total_of", "terms", "classes", "log")
+    version: int
+    value: float
+    total_of: Any  # a weak reference to the tensor whose sum it is
+    terms: int
+    classes: int
+    log: bool
 
 
 class Plausible(ByTensor):
     """The one number that stands for all elements of a tensor of the card, by the tensor's Python object."""
 
-    def __init__(self, calls):
+    def __init__(self, calls: Any) -> None:
         super().__init__()
         self.calls = calls
         self.torch = calls.torch
         self.tensor = calls.torch.Tensor
 
-    def find(self, tensor):
+    def find(self, tensor: Tensor) -> Any:
         entry = self.table.get(id(tensor))
         if entry is None or entry.ref() is not tensor or entry.version != _version(tensor):
             return None
         return entry
 
-    def put(self, tensor, value, total_of=None, terms=0, classes=0, log=False):
+    def put(self, tensor: Tensor, value: float, total_of: Tensor | None = None, terms: int = 0, classes: int = 0, log: bool = False) -> None:
         if type(tensor) is not self.tensor or not tensor.is_cuda or not tensor.is_floating_point():
             return
         if value is not None and not math.isfinite(value) or self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
@@ -49,7 +63,7 @@ class Plausible(ByTensor):
         entry.total_of = weakref.ref(total_of) if total_of is not None else None
         self.keep(tensor, entry)
 
-    def value(self, tensor):
+    def value(self, tensor: Tensor) -> float | None:
         """What each element reads as; None where the tensor is too large for somebody to decide by it."""
         entry = self.find(tensor)
         known, policy = entry is not None and entry.value is not None, self.calls.shadow.policy
@@ -59,7 +73,7 @@ class Plausible(ByTensor):
             return entry.value
         return policy.scalar() if tensor.numel() == 1 else policy.element()
 
-    def show(self, tensor, result):
+    def show(self, tensor: Tensor, result: Tensor) -> None:
         """Write what tensor reads as to result, on the host. A square matrix that is not known to be of shares has more on its diagonal, so that it has an inverse."""
         value, entry, side = self.value(tensor), self.find(tensor), self.calls.shadow.policy.side
         if value is None:
@@ -77,7 +91,7 @@ class Plausible(ByTensor):
 
     # -- calls
 
-    def after(self, note):
+    def after(self, note: Callable[..., Any]) -> Callable[..., Any]:
         """A call of which note says what its result holds; a fault of note is not the program's."""
 
         def make(original):
@@ -95,7 +109,7 @@ class Plausible(ByTensor):
 
         return make
 
-    def alike(self, original):
+    def alike(self, original: Callable[..., Any]) -> Callable[..., Any]:
         table = self.table
 
         @functools.wraps(original)
@@ -110,7 +124,7 @@ class Plausible(ByTensor):
 
         return call
 
-    def joined(self, original):
+    def joined(self, original: Callable[..., Any]) -> Callable[..., Any]:
         table = self.table
 
         @functools.wraps(original)
@@ -124,7 +138,7 @@ class Plausible(ByTensor):
 
         return call
 
-    def install(self):
+    def install(self) -> None:
         both, after = self.calls.both, self.after
         for name, number in (("softmax", lambda n: 1.0 / n), ("log_softmax", lambda n: -math.log(n))):
             both(name, after(self._shares(number, name == "log_softmax")))

@@ -1,4 +1,6 @@
 """Checks of PyTorch's own, which a working program passes: what asks in C++ is told so by the native layer, what asks in Python is here."""
+from __future__ import annotations
+
 import functools
 
 from ..process import native
@@ -6,8 +8,12 @@ from . import branch_steering
 from .decisions import Decisions
 from .shadow_tensors import MOST_ELEMENTS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
 
-def install(calls):
+
+def install(calls: Any) -> None:
     """Functions of PyTorch that check, and torch.equal, which programs check by."""
     torch, shadow = calls.torch, calls.shadow
     native.let_checks_pass(True)
@@ -25,7 +31,7 @@ def install(calls):
         setattr(distribution, name, check)
 
 
-def passing(shadow):
+def passing(shadow: Any) -> Callable[..., Any]:
     """A function whose questions a healthy run answers with yes."""
 
     def make(original):
@@ -98,7 +104,7 @@ def _eigen(calls):
 
 
 def _equal(calls):
-    torch, shadow = calls.torch, calls.shadow
+    shadow = calls.shadow
 
     def make(original):
         @functools.wraps(original)
