@@ -45,7 +45,7 @@ def before(torch: Torch, retire: Callable[..., Any]) -> None:
     """Have retire(what) called before torch.compile looks at anything."""
 
     def retiring(original):
-        def follow(*args, **kwargs):
+        def call(*args, **kwargs):
             try:
                 retire(args[0] if args else kwargs.get("model"))
             except Exception:
@@ -53,8 +53,8 @@ def before(torch: Torch, retire: Callable[..., Any]) -> None:
             return original(*args, **kwargs)
 
         # Not functools.wraps: what looks at the wrapped function's own code must find it.
-        call: Any = follow
-        call.__name__, call.__doc__, call.__wrapped__ = original.__name__, original.__doc__, original
+        named: Any = call
+        named.__name__, named.__doc__, named.__wrapped__ = original.__name__, original.__doc__, original
         return call
 
     if hasattr(torch, "compile"):

@@ -1,0 +1,99 @@
+"""What the layer needs of its process."""
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from gresize_vgpu.process import exceptions, guard, native, report_file, settings, tracebacks
+
+
+class Settings(unittest.TestCase):
+    def test_a_number_is_above_zero_or_not_taken(self):
+        for text, want in (("7", 7), ("0", 4), ("-1", 4), ("many", 4), ("", 4), (None, 4)):
+            with mock.patch.dict(os.environ, {} if text is None else {"GRESIZE_X": text}, clear=True):
+                self.assertEqual(settings.number("GRESIZE_X", 4, int), want, text)
+
+    def test_parts_are_whole_words(self):
+        with mock.patch.dict(os.environ, {"GRESIZE_PROBE_PARTS": "modules,operators"}):
+            self.assertTrue(settings.wants_part("modules"))
+            self.assertFalse(settings.wants_part("module"))
+
+    def test_an_environment_that_lost_the_stubs_is_seen(self):
+        whole = {"GRESIZE_VGPU_DIR": "/lib/vgpu", "LD_AUDIT": "/other.so:/lib/vgpu/gresize-audit.so"}
+        for change, want in (({}, True), ({"LD_AUDIT": "/other.so"}, False), ({"GRESIZE_VGPU_DIR": ""}, False)):
+            with mock.patch.dict(os.environ, {**whole, **change}, clear=True):
+                self.assertEqual(settings.environment_kept(), want, change)
+
+
+class Guard(unittest.TestCase):
+    def test_a_fault_of_ours_does_not_reach_the_program(self):
+        guard.quietly(lambda: 1 / 0)
+        guard.quietly(int, "x")
+
+    def test_the_end_of_the_program_does(self):
+        with self.assertRaises(SystemExit):
+            guard.quietly(sys.exit, 3)
+
+
+class Native(unittest.TestCase):
+    def test_without_a_replaced_library_there_is_nothing_to_ask(self):
+        self.assertIsNone(native.library())
+        self.assertEqual((native.all_reads(), native.unknown_reads(), native.values_read_back(3)), (0, 0, 0))
+        self.assertFalse(native.peek(None, 0, 8))
+        native.flush()
+        native.let_checks_pass(True)
+
+
+class Exceptions(unittest.TestCase):
+    def test_the_first_line_and_the_second_where_the_first_announces_it(self):
+        for text, want in (
+            ("CUDA error\nmore", "CUDA error"),
+            ("Error in loader:\n  no such key\nand a list", "Error in loader: no such key"),
+            ("\n\n  late\n", "late"),
+            ("", ""),
+            ("x" * 5000, "x" * exceptions.MOST_TEXT),
+        ):
+            self.assertEqual(exceptions.summary(ValueError(text)), want)
+
+
+class ReportFile(unittest.TestCase):
+    def test_a_file_is_whole_or_not_there(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GRESIZE_VGPU_REPORT_DIR": folder}):
+            report_file.write("python-1.json", ["{", "}"])
+            report_file.write_lines("events", [{"a": 1}, [2]])
+            with self.assertRaises(ZeroDivisionError):
+                report_file.write("python-2.json", (1 / 0 for _ in "x"))
+            found = {path.name: path.read_text() for path in pathlib.Path(folder).glob("[!.]*")}
+        self.assertEqual(found, {"python-1.json": "{}", "events-%d.jsonl" % os.getpid(): '{"a":1}\n[2]\n'})
+
+    def test_without_a_folder_nothing_is_written(self):
+        with mock.patch.dict(os.environ, {}, clear=True):
+            report_file.write("python-1.json", ["{}"])
+
+
+class Tracebacks(unittest.TestCase):
+    def test_our_frames_are_left_out_unless_nothing_would_be_left(self):
+        def program():
+            guard_of_program = tracebacks.trimmed  # a call from ours into the program's own
+            raise ValueError(guard_of_program)
+
+        try:
+            program()
+        except ValueError as e:
+            theirs = e.__traceback__
+        try:
+            settings.number("PATH", 0, program)
+        except TypeError as e:  # program takes no argument
+            both = e.__traceback__
+        names = lambda tb: [] if tb is None else [tb.tb_frame.f_code.co_name] + names(tb.tb_next)  # noqa: E731
+        self.assertEqual(names(tracebacks.trimmed(theirs)), names(theirs))
+        self.assertIn("number", names(both))
+        self.assertNotIn("number", names(tracebacks.trimmed(both)))
+        ours = both.tb_next
+        self.assertIs(tracebacks.trimmed(ours), ours)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,95 @@
+"""Whether steps are alike, and which ranks and candidates are run."""
+import os
+import sys
+import types
+import unittest
+from unittest import mock
+
+from gresize_vgpu.compiler import autotune
+from gresize_vgpu.dist import ranks
+from gresize_vgpu.run import import_failure
+from gresize_vgpu.steady import steady_state
+
+GROWING = steady_state.GROWING_STEPS
+
+
+def after(held, totals=None):
+    found = steady_state.Steadiness()
+    for i, bytes_held in enumerate(held):
+        found.step(bytes_held, totals[i] if totals else 0, 1)
+    return found
+
+
+class Steady(unittest.TestCase):
+    def test_peaks_that_rest(self):
+        found = after([1 << 20] * GROWING)
+        self.assertEqual(found.grows_bytes(), 0)
+        self.assertTrue(found.rests([5, 5, 5]))
+        self.assertFalse(found.rests([5, 6, 6]))
+        self.assertFalse(found.rests([6, 5, 5]))
+
+    def test_what_each_step_leaves(self):
+        found = after([(1 << 20) + 512 * i for i in range(GROWING + 2)])
+        self.assertEqual(found.grows_bytes(), 512)
+        self.assertTrue(found.rests([1024, 1536, 2048]))
+        self.assertFalse(found.rests([1024, 4096]))
+
+    def test_one_step_that_leaves_nothing_ends_it(self):
+        held = [512 * i for i in range(GROWING + 2)]
+        held[-2] = held[-3]
+        self.assertEqual(after(held).grows_bytes(), 0)
+
+    def test_steps_in_turn_are_even(self):
+        large, small = 100 << 20, 10 << 20
+        for sizes, uneven in (([large] * 12, False), ([large, small] * 8, False), ([large, small, small, large, small, large, large, small, large, small, small, large], True)):
+            totals = [sum(sizes[: i + 1]) for i in range(len(sizes))]
+            self.assertEqual(after([0] * len(sizes), totals).uneven(), uneven, sizes)
+
+    def test_a_last_batch_of_fewer_samples_is_not_another(self):
+        self.assertFalse(steady_state.larger_or_other([(32, 3, 8)], [(7, 3, 8)]))
+        self.assertTrue(steady_state.larger_or_other([(7, 3, 8)], [(32, 3, 8)]))
+        self.assertTrue(steady_state.larger_or_other([(32, 3, 8)], [(32, 3, 9)]))
+        self.assertTrue(steady_state.larger_or_other([(32,)], [(32,), (32,)]))
+
+    def test_shapes_of_nested_batches(self):
+        class Tensor:
+            def __init__(self, *shape):
+                self.shape = shape
+
+        with mock.patch.dict(sys.modules, {"torch": types.SimpleNamespace(Tensor=Tensor)}):
+            batch = {"x": Tensor(4, 3), "y": [Tensor(4), ("text", Tensor(4, 1))]}
+            self.assertEqual(steady_state.shapes(batch), [(4, 3), (4,), (4, 1)])
+            circle = []
+            circle.append(circle)
+            self.assertEqual(steady_state.shapes(circle), [])
+
+
+class Ranks(unittest.TestCase):
+    def test_few_ranks_are_all_run_and_of_many_the_ends(self):
+        for most, world, want in (("4", 4, [0, 1, 2, 3]), ("4", 16, [0, 15]), ("1", 16, [0]), ("no", 2, [0, 1])):
+            with mock.patch.dict(os.environ, {"GRESIZE_VGPU_MOST_RANKS": most}):
+                self.assertEqual(ranks.chosen(world), want)
+
+
+class Candidates(unittest.TestCase):
+    def keep(self, names):
+        kinds = {"e": "extern", "t": "template", "s": "subgraph"}
+        choices = [types.SimpleNamespace(name=n, bmreq=types.SimpleNamespace(workspace_size=int(n[1:] or 0))) for n in names.split()]
+        kept, extern = autotune.keep(choices, lambda c: kinds[c.name[0]])
+        return " ".join(c.name for c in kept), extern
+
+    def test_libraries_stay_and_of_the_others_the_largest(self):
+        self.assertEqual(self.keep("e t1 t9 t3 s1 s2"), ("e t9 s2", True))
+        self.assertEqual(self.keep("t1 t9 t3"), ("t1 t9", False))
+        self.assertEqual(self.keep("t1"), ("t1", False))
+
+
+class Machines(unittest.TestCase):
+    def test_the_processor_of_a_file(self):
+        self.assertIsNotNone(import_failure.machine_of(sys.executable))
+        self.assertIsNone(import_failure.machine_of(__file__))
+        self.assertIsNone(import_failure.machine_of("/no/such/file"))
+
+
+if __name__ == "__main__":
+    unittest.main()
