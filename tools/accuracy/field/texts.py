@@ -19,8 +19,8 @@ def tokenizer():
     return made
 
 
-def llama(vocabulary=1024):
-    return AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=vocabulary, hidden_size=256, intermediate_size=688, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4, pad_token_id=1, bos_token_id=2, eos_token_id=3))
+def llama(vocabulary=1024, inner=688):
+    return AutoModelForCausalLM.from_config(LlamaConfig(vocab_size=vocabulary, hidden_size=256, intermediate_size=inner, num_hidden_layers=4, num_attention_heads=8, num_key_value_heads=4, pad_token_id=1, bos_token_id=2, eos_token_id=3))
 
 
 def texts():

@@ -50,7 +50,7 @@ class Question:
             return False
         self.rise[answer] += rise
         self.rises[answer] += 1
-        self.needed[answer] = max(self.needed[answer], self.came[answer] + 1)  # it may come several times on the way
+        self.needed[answer] = max(self.needed[answer], self.came[answer] + NEEDED)  # some find what they need in a block that is larger
         if self.rises[answer] < MOST_OF_A_KIND:
             return False
         self.needed[answer] = 0
