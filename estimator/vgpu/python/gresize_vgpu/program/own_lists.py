@@ -58,8 +58,8 @@ class Rows:
 
     def _hold(self, value, own=False):
         kind = type(value)
-        if kind in (list, tuple, collections.deque) or kind.__name__ == "ndarray" and value.dtype == object:
-            if len(value) >= LEAST_ROWS and len(self.lists) < MOST_LISTS and not getattr(value[0], "is_cuda", False):
+        if kind in (list, tuple, collections.deque) or kind.__name__ == "ndarray" and value.dtype == object and value.ndim == 1:
+            if len(value) >= LEAST_ROWS and len(self.lists) < MOST_LISTS and not (hasattr(type(value[0]), "is_cuda") and value[0].is_cuda):
                 self.lists[id(value)] = value
         elif kind is dict and len(value) >= LEAST_ROWS:
             self._hold(list(value.values()))
@@ -94,9 +94,8 @@ def _columns(rows, until):
 
 
 def _lengths(row, depth=1):
-    shape = getattr(row, "shape", None)
-    if shape is not None:
-        return enumerate(tuple(shape)[:MOST_COLUMNS]) if isinstance(shape, tuple) else ()
+    if hasattr(type(row), "shape"):  # what a class says of it runs no code of the row's own
+        return enumerate(row.shape[:MOST_COLUMNS]) if isinstance(row.shape, tuple) else ()
     if type(row) in (list, tuple) and row:
         if isinstance(row[0], (int, float)):
             return ((0, len(row)),)
