@@ -60,7 +60,7 @@ func TestCasesOfLibraries(t *testing.T) {
 			}
 			sides := map[string]outcome{}
 			for _, side := range allSides {
-				sides[side] = runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name}, inTimeLapse, "GRESIZE_VGPU_VALUES="+side)
+				sides[side] = runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name}, inTimeLapse, "GRESIZE_VGPU_VALUES="+side, "GRESIZE_PROBE_SECONDS=600")
 			}
 			whole := sides[PolicyLow]
 			alone := runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name, "alone"})
