@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
@@ -89,63 +90,63 @@ func TestBadInput(t *testing.T) {
 		reason  string // "": none but the usual ones
 	}{
 		// The program is run as always, whatever it does to its environment.
-		{name: "python -I", command: []string{real, "-I", train}, status: statusFits},
-		{name: "a PYTHONPATH of its own", long: true, command: []string{"env", "PYTHONPATH=" + site(t), real, "-c", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: statusFits},
-		{name: "a sitecustomize of the site", long: true, command: []string{"sh", "-c", "PYTHONPATH=$PYTHONPATH:" + site(t) + " exec " + real + " -c \"$0\"", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: statusFits},
-		{name: "an LD_PRELOAD of its own", long: true, command: []string{"env", "LD_PRELOAD=libc.so.6", real, train}, status: statusFits},
-		{name: "a child interpreter", long: true, command: []string{"bash", "-c", "exec bash -c '" + real + " " + train + "'"}, status: statusFits},
-		{name: "a child by python -I", long: true, command: []string{real, "-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-I', '" + train + "']))"}, status: statusFits},
-		{name: "another program in its place", long: true, command: []string{real, "-c", "import os, sys; os.execv(sys.executable, [sys.executable, '-E', '" + train + "'])"}, status: statusFits},
-		{name: "an LD_LIBRARY_PATH of its own", long: true, command: []string{"env", "LD_LIBRARY_PATH=/usr/lib", real, train}, status: statusFits},
-		{name: "an LD_PRELOAD that is not there", long: true, command: []string{"env", "LD_PRELOAD=/nowhere/lib.so", real, train}, status: statusFits},
-		{name: "few files and no locked memory", long: true, command: []string{"sh", "-c", "ulimit -n 16; ulimit -l 0; exec " + real + " " + train}, status: statusFits},
+		{name: "python -I", command: []string{real, "-I", train}, status: answer.Fits},
+		{name: "a PYTHONPATH of its own", long: true, command: []string{"env", "PYTHONPATH=" + site(t), real, "-c", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: answer.Fits},
+		{name: "a sitecustomize of the site", long: true, command: []string{"sh", "-c", "PYTHONPATH=$PYTHONPATH:" + site(t) + " exec " + real + " -c \"$0\"", "import os; assert os.environ['SITE_RAN']\n" + toy}, status: answer.Fits},
+		{name: "an LD_PRELOAD of its own", long: true, command: []string{"env", "LD_PRELOAD=libc.so.6", real, train}, status: answer.Fits},
+		{name: "a child interpreter", long: true, command: []string{"bash", "-c", "exec bash -c '" + real + " " + train + "'"}, status: answer.Fits},
+		{name: "a child by python -I", long: true, command: []string{real, "-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-I', '" + train + "']))"}, status: answer.Fits},
+		{name: "another program in its place", long: true, command: []string{real, "-c", "import os, sys; os.execv(sys.executable, [sys.executable, '-E', '" + train + "'])"}, status: answer.Fits},
+		{name: "an LD_LIBRARY_PATH of its own", long: true, command: []string{"env", "LD_LIBRARY_PATH=/usr/lib", real, train}, status: answer.Fits},
+		{name: "an LD_PRELOAD that is not there", long: true, command: []string{"env", "LD_PRELOAD=/nowhere/lib.so", real, train}, status: answer.Fits},
+		{name: "few files and no locked memory", long: true, command: []string{"sh", "-c", "ulimit -n 16; ulimit -l 0; exec " + real + " " + train}, status: answer.Fits},
 		// What takes the virtual GPU away is said.
-		{name: "a child with an empty environment", long: true, command: []string{real, "-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '" + train + "'], env={}))"}, status: statusUnknown, reason: "environment_replaced"},
-		{name: "an LD_AUDIT of its own", command: []string{"env", "-u", "LD_LIBRARY_PATH", "LD_AUDIT=/nowhere.so", real, train}, status: statusUnknown, reason: "environment_replaced"},
-		{name: "env -i", command: []string{"env", "-i", real, train}, status: statusUnknown, reason: "environment_replaced"},
+		{name: "a child with an empty environment", long: true, command: []string{real, "-c", "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '" + train + "'], env={}))"}, status: answer.Unknown, reason: "environment_replaced"},
+		{name: "an LD_AUDIT of its own", command: []string{"env", "-u", "LD_LIBRARY_PATH", "LD_AUDIT=/nowhere.so", real, train}, status: answer.Unknown, reason: "environment_replaced"},
+		{name: "env -i", command: []string{"env", "-i", real, train}, status: answer.Unknown, reason: "environment_replaced"},
 		{name: "a second stage by python -I that is killed", long: true, command: []string{"sh", "-c", real + " " + train + " && " + real +
-			" -I -c 'import torch, os, signal; x = torch.ones(9, device=\"cuda\"); os.kill(os.getpid(), signal.SIGKILL)'"}, status: statusUnknown, reason: "out_of_host_memory"},
-		{name: "a limit on address space", command: []string{"sh", "-c", "ulimit -v 12000000; exec " + real + " -c \"$0\"", "import torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" + toy}, status: statusUnknown, reason: "address_space"},
-		{name: "a fork bomb", command: []string{"bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"}, status: statusUnknown, reason: "too_many_processes"},
-		{name: "the disk is full", command: []string{"sh", "-c", "head -c 3G /dev/zero > big; exit $?"}, status: statusUnknown, reason: "out_of_disk"},
-		{name: "no memory for the program", command: []string{"python3", "-c", "x = bytearray(1 << 62)"}, status: statusUnknown, reason: "out_of_host_memory"},
-		{name: "a limit on address space, and no GPU", command: []string{"sh", "-c", "ulimit -v 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "address_space"},
-		{name: "a limit on data, and no GPU", command: []string{"sh", "-c", "ulimit -d 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: statusUnknown, reason: "address_space"},
-		{name: "no room for the linker", long: true, command: []string{"sh", "-c", "ulimit -d 100000; exec " + real + " " + train}, status: statusUnknown, reason: "address_space"},
+			" -I -c 'import torch, os, signal; x = torch.ones(9, device=\"cuda\"); os.kill(os.getpid(), signal.SIGKILL)'"}, status: answer.Unknown, reason: "out_of_host_memory"},
+		{name: "a limit on address space", command: []string{"sh", "-c", "ulimit -v 12000000; exec " + real + " -c \"$0\"", "import torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" + toy}, status: answer.Unknown, reason: "address_space"},
+		{name: "a fork bomb", command: []string{"bash", "-c", "bomb() { bomb | bomb & }; bomb; sleep 60"}, status: answer.Unknown, reason: "too_many_processes"},
+		{name: "the disk is full", command: []string{"sh", "-c", "head -c 3G /dev/zero > big; exit $?"}, status: answer.Unknown, reason: "out_of_disk"},
+		{name: "no memory for the program", command: []string{"python3", "-c", "x = bytearray(1 << 62)"}, status: answer.Unknown, reason: "out_of_host_memory"},
+		{name: "a limit on address space, and no GPU", command: []string{"sh", "-c", "ulimit -v 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: answer.Unknown, reason: "address_space"},
+		{name: "a limit on data, and no GPU", command: []string{"sh", "-c", "ulimit -d 400000; exec python3 -c 'x = bytearray(1 << 30)'"}, status: answer.Unknown, reason: "address_space"},
+		{name: "no room for the linker", long: true, command: []string{"sh", "-c", "ulimit -d 100000; exec " + real + " " + train}, status: answer.Unknown, reason: "address_space"},
 		// Memory of the card counts for nothing where the kernel promises no more than there is (vm.overcommit_memory=2), which is played by a limit on data.
-		{name: "a limit on data", command: []string{"sh", "-c", "ulimit -d 4000000; exec " + real + " -c \"$0\"", "import torch\nx = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range(24)]\n" + toy}, status: statusFits},
+		{name: "a limit on data", command: []string{"sh", "-c", "ulimit -d 4000000; exec " + real + " -c \"$0\"", "import torch\nx = [torch.empty(1 << 30, dtype=torch.uint8, device='cuda') for _ in range(24)]\n" + toy}, status: answer.Fits},
 		{name: "a limit on address space, and much of it for the program", long: true, command: []string{"sh", "-c", "ulimit -v 700000000; exec " + real + " -c \"$0\"", "import mmap, torch\nx = torch.empty(24 << 30, dtype=torch.uint8, device='cuda')\n" +
-			"y = mmap.mmap(-1, 250 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n" + toy}, status: statusFits},
-		{name: "no more files", command: []string{"sh", "-c", "ulimit -n 16; exec python3 -c 'x = [open(\"/dev/null\") for _ in range(64)]'"}, status: statusUnknown, reason: "resource_limit"},
-		{name: "no longer files", command: []string{"sh", "-c", "ulimit -f 1; head -c 1M /dev/zero > big"}, status: statusUnknown, reason: "resource_limit"},
-		{name: "no more time on the CPU", command: []string{"sh", "-c", "ulimit -t 1; exec python3 -c 'while True: pass'"}, status: statusUnknown, reason: "resource_limit"},
-		{name: "a database that is too large to copy", command: []string{real, "-c", "open('" + database(t) + "', 'r+b', buffering=0).write(b'x')\n" + toy}, status: statusUnknown, reason: "out_of_disk"},
-		{name: "a database that is open for writing and read", command: []string{real, "-c", "open('" + database(t) + "', 'r+b').read(9)\n" + toy}, status: statusFits},
-		{name: "no room for the reports", command: []string{"sh", "-c", "head -c 1G /dev/zero > $GRESIZE_VGPU_REPORT_DIR/x; exit 0"}, status: statusUnknown, reason: "out_of_disk"},
-		{name: "killed", command: []string{"sh", "-c", "kill -KILL $$"}, status: statusUnknown, reason: "out_of_host_memory"},
-		{name: "a wheel of another architecture", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + foreignTorch(t) + "'); import torch"}, status: statusUnknown, reason: "other_architecture"},
+			"y = mmap.mmap(-1, 250 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000)\n" + toy}, status: answer.Fits},
+		{name: "no more files", command: []string{"sh", "-c", "ulimit -n 16; exec python3 -c 'x = [open(\"/dev/null\") for _ in range(64)]'"}, status: answer.Unknown, reason: "resource_limit"},
+		{name: "no longer files", command: []string{"sh", "-c", "ulimit -f 1; head -c 1M /dev/zero > big"}, status: answer.Unknown, reason: "resource_limit"},
+		{name: "no more time on the CPU", command: []string{"sh", "-c", "ulimit -t 1; exec python3 -c 'while True: pass'"}, status: answer.Unknown, reason: "resource_limit"},
+		{name: "a database that is too large to copy", command: []string{real, "-c", "open('" + database(t) + "', 'r+b', buffering=0).write(b'x')\n" + toy}, status: answer.Unknown, reason: "out_of_disk"},
+		{name: "a database that is open for writing and read", command: []string{real, "-c", "open('" + database(t) + "', 'r+b').read(9)\n" + toy}, status: answer.Fits},
+		{name: "no room for the reports", command: []string{"sh", "-c", "head -c 1G /dev/zero > $GRESIZE_VGPU_REPORT_DIR/x; exit 0"}, status: answer.Unknown, reason: "out_of_disk"},
+		{name: "killed", command: []string{"sh", "-c", "kill -KILL $$"}, status: answer.Unknown, reason: "out_of_host_memory"},
+		{name: "a wheel of another architecture", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + foreignTorch(t) + "'); import torch"}, status: answer.Unknown, reason: "other_architecture"},
 		{name: "a library that has no stub", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" +
-			missing(t, "'libcusomething.so.9: cannot open shared object file: No such file or directory'") + "'); import torch"}, status: statusUnknown, reason: "stub_missing"},
+			missing(t, "'libcusomething.so.9: cannot open shared object file: No such file or directory'") + "'); import torch"}, status: answer.Unknown, reason: "stub_missing"},
 		{name: "a symbol that no stub has", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" +
-			missing(t, "'/x/libtorch_cuda.so: undefined symbol: cudaSomethingNew'") + "'); import torch"}, status: statusUnknown, reason: "symbol_missing"},
-		{name: "a torch that is broken by itself", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + missing(t, "'no numpy'") + "'); import torch"}, status: statusFailed, reason: "script_failed"},
+			missing(t, "'/x/libtorch_cuda.so: undefined symbol: cudaSomethingNew'") + "'); import torch"}, status: answer.Unknown, reason: "symbol_missing"},
+		{name: "a torch that is broken by itself", command: []string{"python3", "-c", "import sys; sys.path.insert(0, '" + missing(t, "'no numpy'") + "'); import torch"}, status: answer.Failed, reason: "script_failed"},
 		{name: "CUDA sources and no compiler for them", command: []string{real, "-c", "from torch.utils import cpp_extension\ncpp_extension.CUDA_HOME = None\n" +
-			"cpp_extension.load_inline('twice', [''], ['__global__ void twice(float *x) { *x *= 2; }'])"}, status: statusUnknown, reason: "no_cuda_compiler"},
+			"cpp_extension.load_inline('twice', [''], ['__global__ void twice(float *x) { *x *= 2; }'])"}, status: answer.Unknown, reason: "no_cuda_compiler"},
 		{name: "sources and no Ninja", command: []string{"env", "PATH=/nowhere", real, "-c", "from torch.utils import cpp_extension\n" +
-			"cpp_extension.load_inline('twice', ['int twice(int x) { return 2 * x; }'], functions=['twice'])"}, status: statusUnknown, reason: "no_cuda_compiler"},
-		{name: "no program of Python's", command: []string{"/bin/true"}, status: statusUnknown, reason: "no_torch"},
+			"cpp_extension.load_inline('twice', ['int twice(int x) { return 2 * x; }'], functions=['twice'])"}, status: answer.Unknown, reason: "no_cuda_compiler"},
+		{name: "no program of Python's", command: []string{"/bin/true"}, status: answer.Unknown, reason: "no_torch"},
 		// The words of the competitor's faults: text decides nothing, an error that was caught is one.
-		{name: "the words alone", command: []string{"sh", "-c", "echo 'torch.OutOfMemoryError: CUDA out of memory' >&2; exit 1"}, status: statusFailed, reason: "script_failed"},
-		{name: "out of memory, caught", command: []string{real, "-c", "import torch\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept Exception:\n    pass\n" + toy}, status: statusDoesNotFit, reason: "out_of_memory"},
-		{name: "out of memory in other words", long: true, command: []string{real, "-c", "import torch, sys\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept Exception:\n    sys.exit('so sorry')\n"}, status: statusDoesNotFit, reason: "out_of_memory"},
-		{name: "no optimizer and no backward", long: true, command: []string{real, "-c", "import torch\nx = torch.ones(9, device='cuda')\nfor i in range(50): x = x + 1\n"}, status: statusUnknown, reason: "no_step_seen"},
+		{name: "the words alone", command: []string{"sh", "-c", "echo 'torch.OutOfMemoryError: CUDA out of memory' >&2; exit 1"}, status: answer.Failed, reason: "script_failed"},
+		{name: "out of memory, caught", command: []string{real, "-c", "import torch\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept Exception:\n    pass\n" + toy}, status: answer.DoesNotFit, reason: "out_of_memory"},
+		{name: "out of memory in other words", long: true, command: []string{real, "-c", "import torch, sys\ntry:\n    torch.empty(1 << 40, device='cuda')\nexcept Exception:\n    sys.exit('so sorry')\n"}, status: answer.DoesNotFit, reason: "out_of_memory"},
+		{name: "no optimizer and no backward", long: true, command: []string{real, "-c", "import torch\nx = torch.ones(9, device='cuda')\nfor i in range(50): x = x + 1\n"}, status: answer.Unknown, reason: "no_step_seen"},
 	} {
 		if c.long && !nightly {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			a := estimated(t, t.TempDir(), append([]string{"--budget", "60s", "--"}, c.command...)...)
-			if a.Status != c.status || a.code != exitOf[c.status] || c.reason != "" && !a.has(c.reason) {
+			if a.Status != c.status || a.code != answer.ExitCode(c.status) || c.reason != "" && !a.has(c.reason) {
 				t.Errorf("%s, exit code %d, reasons %v: want %s because of %q", a.Status, a.code, a.Reasons, c.status, c.reason)
 			}
 			for _, r := range a.Reasons {
@@ -159,7 +160,7 @@ func TestBadInput(t *testing.T) {
 
 // TestAnAnswerWithNothingToNote is what its schema says: a list stays a list.
 func TestAnAnswerWithNothingToNote(t *testing.T) {
-	if a := estimated(t, t.TempDir(), "--no-sandbox", "--", "false"); a.Status != statusFailed {
+	if a := estimated(t, t.TempDir(), "--no-sandbox", "--", "false"); a.Status != answer.Failed {
 		t.Errorf("%s", a.Status)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/answer"
+	"github.com/gresize/gresize/estimator/fit"
 	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
@@ -20,17 +22,17 @@ import (
 // These tests run the whole of `gresize estimate` on real PyTorch wheels. `make
 // test` prepares the virtual GPU in build/lib and the environments in GRESIZE_CACHE.
 
-type answer struct {
+type printed struct {
 	reading
 	code int
 }
 
-func (a answer) has(reason string) bool {
+func (a printed) has(reason string) bool {
 	return slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == reason })
 }
 
 // estimated runs `gresize estimate --json ARGS` in dir.
-func estimated(t *testing.T, dir string, args ...string) answer {
+func estimated(t *testing.T, dir string, args ...string) printed {
 	t.Helper()
 	lib, err := filepath.Abs("../../build/lib")
 	if err != nil {
@@ -40,7 +42,7 @@ func estimated(t *testing.T, dir string, args ...string) answer {
 	t.Chdir(dir)
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), append([]string{"estimate", "--json"}, args...), &stdout, &stderr)
-	a := answer{code: code}
+	a := printed{code: code}
 	if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
 		t.Fatalf("exit %d: %v\n%s%s", code, err, stdout.String(), stderr.String())
 	}
@@ -84,7 +86,7 @@ func TestEstimateResnet50(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := estimated(t, dir, "--bundle", bundle, "--", torchtest.Python(t, torch), script(t, resnet))
-			if a.code != exitOK || a.Status != statusFits || len(a.Ranks) != 1 || a.Steps < 4 {
+			if a.code != exitOK || a.Status != answer.Fits || len(a.Ranks) != 1 || a.Steps < 4 {
 				t.Fatalf("%+v", a)
 			}
 			if r := a.Ranks[0]; r.PeakReservedBytes < 5<<30 || r.PeakReservedBytes > 8<<30 || r.OutsideBytes < 100<<20 {
@@ -101,7 +103,7 @@ func TestEstimateResnet50(t *testing.T) {
 			for _, bytes := range a.PeakByPurpose {
 				sum += bytes
 			}
-			if sum != a.Ranks[0].PeakAllocatedBytes || len(a.Owners) != shownOwners || a.Owners[0].Purpose != "activations" {
+			if sum != a.Ranks[0].PeakAllocatedBytes || len(a.Owners) != answer.MostOwners || a.Owners[0].Purpose != "activations" {
 				t.Errorf("%d bytes are whose of %d: %+v", sum, a.Ranks[0].PeakAllocatedBytes, a.Owners)
 			}
 			checkBundleEvents(t, bundle, a.Ranks[0])
@@ -155,7 +157,7 @@ func checkBundleEvents(t *testing.T, bundle string, r estimator.Rank) {
 
 func TestEstimateDoesNotFit(t *testing.T) {
 	a := estimated(t, t.TempDir(), "--gpu", "1g.5gb", "--", torchtest.Python(t, "2.6.0"), script(t, resnet))
-	if a.code != exitDoesNotFit || a.Status != statusDoesNotFit || a.Fits || !a.has("out_of_memory") {
+	if a.code != exitDoesNotFit || a.Status != answer.DoesNotFit || a.Fits || !a.has("out_of_memory") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -192,11 +194,11 @@ func TestEstimateBadScripts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			begin := time.Now()
 			a := estimated(t, t.TempDir(), append([]string{"--budget", c.budget, "--"}, c.command...)...)
-			status := statusUnknown
+			status := answer.Unknown
 			if c.reason == "script_failed" {
-				status = statusFailed
+				status = answer.Failed
 			}
-			if a.code != exitOf[status] || a.Status != status || !a.has(c.reason) {
+			if a.code != answer.ExitCode(status) || a.Status != status || !a.has(c.reason) {
 				t.Errorf("%+v, want %s because of %s", a, status, c.reason)
 			}
 			if time.Since(begin) > 40*time.Second {
@@ -228,7 +230,7 @@ func TestFitAndWhatIf(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	// 64 MiB of input and as much of output each, of 11.76 GiB less the context: 64 fit, 96 do not.
 	code := run(t.Context(), []string{"fit", "--json", "--gpu", "rtx3060", "--from", "64", "--step", "32", "--", torchtest.Python(t, "2.6.0"), train, "--batch-size", "{}"}, &stdout, &stderr)
-	var f fitResult
+	var f fit.Result
 	if err := json.Unmarshal(stdout.Bytes(), &f); err != nil {
 		t.Fatalf("%d %v %s%s", code, err, stdout.String(), stderr.String())
 	}

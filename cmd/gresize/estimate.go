@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
@@ -26,8 +27,6 @@ import (
 const (
 	shownOutputLines = 20
 	shownSmallest    = 4
-	shownOwners      = 10
-	shownNameBytes   = 200
 )
 
 type estimateFlags struct {
@@ -266,6 +265,15 @@ func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progr
 	return result, err
 }
 
+// reading is an answer as this program prints it.
+type reading struct{ answer.Answer }
+
+func newReading(result *probe.Result, p *gpu.Profile) reading {
+	r := reading{answer.Of(&result.Estimate, result.Bundle, p)}
+	r.Hints = append(r.Hints, hints(&result.Bundle.Manifest)...)
+	return r
+}
+
 // exit is the error that carries the exit code, nil for 0.
 func (r *reading) exit() error {
 	if r.ExitCode == exitOK {
@@ -282,7 +290,7 @@ func (r *reading) print(w io.Writer) error {
 	}
 	for _, k := range r.Ranks {
 		need := fmt.Sprintf("%s needed, at most %s", quantity.GiB(k.ComfortableBytes), quantity.GiB(k.ComfortableHighBytes))
-		if r.wasFullOnce() {
+		if r.WasFullOnce() {
 			need = quantity.GiB(k.ComfortableBytes) + " in use when the card was full once: it went on without the allocator's cache, and may be slow"
 		} else if !r.Fits {
 			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", quantity.GiB(k.ComfortableBytes))
@@ -324,13 +332,13 @@ func (r *reading) print(w io.Writer) error {
 	if len(names) > 0 {
 		fmt.Fprintf(&b, "  would fit    %s (not tried there)\n", strings.Join(names, ", "))
 	}
-	if r.Status == statusDoesNotFit || r.wasFullOnce() {
+	if r.Status == answer.DoesNotFit || r.WasFullOnce() {
 		b.WriteString(r.largerCards())
 	}
 	r.printOwners(&b)
 	r.printUtilization(&b)
 	for _, x := range r.Reasons {
-		if r.Status == statusFailed && x.Code == estimator.CodeScriptFailed {
+		if r.Status == answer.Failed && x.Code == estimator.CodeScriptFailed {
 			continue // it is the headline
 		}
 		fmt.Fprintf(&b, "  because      %s\n", printable.Text(x.WordsWithHint()))
@@ -352,7 +360,7 @@ func (r *reading) print(w io.Writer) error {
 
 // nameOf is what a rank is called: the number of its GPU, or, where more processes than GPUs used one after the other, that of the process.
 func (r *reading) nameOf(rank int) string {
-	if r.devices > 0 && len(r.Ranks) > r.devices {
+	if r.Devices > 0 && len(r.Ranks) > r.Devices {
 		return fmt.Sprintf("process %d", rank)
 	}
 	return fmt.Sprintf("GPU %d", rank)
@@ -398,7 +406,7 @@ func (r *reading) printOwners(b *strings.Builder) {
 
 // headline is the status and the card of which it speaks, and for a command that failed, which no card did, how it did.
 func (r *reading) headline() string {
-	if r.Status != statusFailed {
+	if r.Status != answer.Failed {
 		return fmt.Sprintf("%s: %s (%s)", r.Status, r.GPUName, quantity.GiB(r.CapacityBytes))
 	}
 	how := fmt.Sprintf("exit status %d", r.CommandExitStatus)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
@@ -51,23 +52,23 @@ type textCase struct {
 
 func textCases() map[string]textCase {
 	return map[string]textCase{
-		"fits": {result(nil), statusFits},
+		"fits": {result(nil), answer.Fits},
 		"does-not-fit": {result(func(r *probe.Result) {
 			r.Estimate.Fits = false
 			r.Estimate.Reasons = []estimator.Reason{{Code: "out_of_memory", Detail: "the command needs more than the modelled card has"}}
 			r.Bundle.Manifest.OutputTail = "torch.OutOfMemoryError: CUDA out of memory\n"
-		}), statusDoesNotFit},
+		}), answer.DoesNotFit},
 		"crashed": {result(func(r *probe.Result) {
 			r.Estimate = estimator.NewUnknown("vgpu", "h100", estimator.Reason{Code: "script_failed", Detail: "exit status 1: \x1b[31mValueError"})
 			r.Bundle.Manifest.Outcome, r.Bundle.Manifest.ExitStatus = trace.Crashed, 1
 			r.Bundle.Manifest.OutputTail = strings.Repeat("noise\n", 100) + "\x1b[2JTraceback\n\tValueError\n"
 			r.Bundle.Manifest.Calls = []trace.Call{{Name: "sbatch", Action: "refused"}, {Name: "srun", Action: "ran"}}
-		}), statusFailed},
+		}), answer.Failed},
 		"perhaps-ours": {result(func(r *probe.Result) {
 			r.Estimate = estimator.NewUnknown("vgpu", "h100", estimator.Reason{Code: "script_failed", Detail: "exit status 139: "},
 				estimator.Reason{Code: "symbol_unanswered", Detail: "cudaSomethingNew"})
 			r.Bundle.Manifest.Outcome, r.Bundle.Manifest.ExitStatus, r.Bundle.Manifest.Signal = trace.Crashed, 139, 11
-		}), statusUnknown},
+		}), answer.Unknown},
 		"owners": {result(func(r *probe.Result) {
 			r.Bundle.Manifest.Versions.Torch = "2.6.0+cu124"
 			r.Bundle.Ranks = []trace.Rank{{EventsFormat: trace.EventsJSON, Events: []byte(`{"name":0,"text":"fc"}
@@ -80,12 +81,12 @@ func textCases() map[string]textCase {
 {"action":"alloc","addr":3,"size":500}
 {"own":"parameter","addr":1,"name":1}
 `)}}
-		}), statusFits},
+		}), answer.Fits},
 		"near-capacity": {result(func(r *probe.Result) {
 			r.Estimate.Fits, r.Estimate.Confidence = false, estimator.Low
 			r.Estimate.Reasons = []estimator.Reason{{Code: "near_capacity"}}
-		}), statusUnknown},
-		"too-close": {result(func(r *probe.Result) { r.Estimate.Ranks[0].ComfortableHighBytes = 1 << 40 }), statusUnknown},
+		}), answer.Unknown},
+		"too-close": {result(func(r *probe.Result) { r.Estimate.Ranks[0].ComfortableHighBytes = 1 << 40 }), answer.Unknown},
 	}
 }
 
@@ -99,7 +100,7 @@ func TestTextForm(t *testing.T) {
 	for name, c := range textCases() {
 		t.Run(name, func(t *testing.T) {
 			r := newReading(&c.result, &fixed)
-			if r.Status != c.status || r.ExitCode != exitOf[c.status] {
+			if r.Status != c.status || r.ExitCode != answer.ExitCode(c.status) {
 				t.Errorf("status %q, exit code %d, want %q", r.Status, r.ExitCode, c.status)
 			}
 			var got bytes.Buffer
@@ -272,7 +273,7 @@ func TestProcessesOneAfterTheOther(t *testing.T) {
 		want, not      string
 	}{{1, 2, "process 1", "GPU 1"}, {1, 1, "GPU 0", "process"}, {2, 2, "GPU 1", "process"}, {0, 2, "GPU 1", "process"}} {
 		r := readingOf(1, 0)
-		r.devices = c.devices
+		r.Devices = c.devices
 		for i := 1; i < c.ranks; i++ {
 			k := r.Ranks[0]
 			k.Rank = i

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 	"golang.org/x/sys/unix"
 )
@@ -63,8 +64,8 @@ func TestEstimateInAHomeOfASite(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
-	var a answer
-	if json.Unmarshal(stdout.Bytes(), &a) != nil || err != nil || a.Status != statusFits || a.has("script_failed") {
+	var a printed
+	if json.Unmarshal(stdout.Bytes(), &a) != nil || err != nil || a.Status != answer.Fits || a.has("script_failed") {
 		t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
 	}
 	if _, err := os.Stat(filepath.Join(home, "runs")); err == nil {
@@ -101,8 +102,8 @@ func TestEstimateAtAHostWithAnAddress(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
 			err := cmd.Run()
-			var a answer
-			if json.Unmarshal(stdout.Bytes(), &a) != nil || err != nil || a.Status != statusFits {
+			var a printed
+			if json.Unmarshal(stdout.Bytes(), &a) != nil || err != nil || a.Status != answer.Fits {
 				t.Errorf("%v\n%s%s", err, stdout.String(), stderr.String())
 			}
 		})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -111,7 +112,7 @@ assert len(client.token) == 23
 for step in range(10):
     optimizer.zero_grad(); model(torch.randn(8, 1000, device="cuda")).sum().backward(); optimizer.step()
 `))
-	if a.Status != statusFits {
+	if a.Status != answer.Fits {
 		t.Fatalf("%+v", a)
 	}
 	if text, err := json.Marshal(a); err != nil || strings.Contains(string(text), secret) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
@@ -37,7 +38,7 @@ os.wait(), os.wait()
 	for name, program := range map[string]string{"bare": toy, "full": taken + toy} {
 		t.Run(name, func(t *testing.T) {
 			a := estimated(t, t.TempDir(), "--budget", "60s", "--", torchtest.Python(t, "2.6.0"), "-c", program)
-			if a.Status != statusFits || a.HostDriverHighBytes != estimator.DriverHostHighBytes {
+			if a.Status != answer.Fits || a.HostDriverHighBytes != estimator.DriverHostHighBytes {
 				t.Fatalf("%+v", a)
 			}
 			peaks[name] = a.HostPeakBytes

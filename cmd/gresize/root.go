@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/release"
@@ -18,12 +19,12 @@ import (
 
 // Exit codes, the same for every verb. The manual lists them.
 const (
-	exitOK         = 0
+	exitOK         = answer.ExitFits
 	exitError      = 1
 	exitUsage      = 2
-	exitDoesNotFit = 3
-	exitUnknown    = 4
-	exitFailed     = 5
+	exitDoesNotFit = answer.ExitDoesNotFit
+	exitUnknown    = answer.ExitUnknown
+	exitFailed     = answer.ExitFailed
 )
 
 // statusError ends the program with a code of its own. Its text, if any, goes to standard error.

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gresize/gresize/estimator/allocator"
+	"github.com/gresize/gresize/estimator/fit"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
@@ -71,7 +72,7 @@ func (w *whatIf) apply(command, env []string, given *gpu.Profile) (probe.Options
 		}
 	}
 	if w.batch > 0 {
-		if o.Command, o.Env, err = withBatch(o.Command, o.Env, w.batch); err != nil {
+		if o.Command, o.Env, err = fit.WithBatch(o.Command, o.Env, w.batch); err != nil {
 			return o, fmt.Errorf("--what-if %s: %w", w.text, err)
 		}
 	}
@@ -101,7 +102,7 @@ const schemaWhatIf = "gresize.what-if/1"
 // estimateWhatIfs runs the command as it was given, unless it has a mark where the batch size goes, and then each row.
 func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, profile *gpu.Profile) error {
 	var rows []whatIf
-	if !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, batchMark) }) {
+	if !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, fit.Mark) }) {
 		rows = append(rows, whatIf{})
 	}
 	for _, text := range flags.whatIfs {
@@ -110,7 +111,7 @@ func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, pro
 			return usageError(err)
 		}
 		if len(rows) == 0 && w.batch == 0 {
-			return usageError(fmt.Errorf("--what-if %s: the command has %s where its batch size goes: name one with batch=N", text, batchMark))
+			return usageError(fmt.Errorf("--what-if %s: the command has %s where its batch size goes: name one with batch=N", text, fit.Mark))
 		}
 		rows = append(rows, w)
 	}

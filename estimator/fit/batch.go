@@ -1,4 +1,4 @@
-package main
+package fit
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// batchMark stands for the batch size in a command.
-const batchMark = "{}"
+// Mark stands for the batch size in a command.
+const Mark = "{}"
 
 // batchOptions are the options that carry the batch size of a training, in the order in which they are looked for.
 var batchOptions = []string{
@@ -19,20 +19,20 @@ var batchOptions = []string{
 // batchVariables carry it where no argument does.
 var batchVariables = []string{"BATCH_SIZE", "TRAIN_BATCH_SIZE"}
 
-// withBatch puts a batch size into a command: for each {} in its arguments; else for the value after the one option of
+// WithBatch puts a batch size into a command: for each {} in its arguments; else for the value after the one option of
 // batchOptions that it has, or after such a name and an equals sign, as Hydra takes it (train.batch_size=8); else into a
 // variable of batchVariables that the environment has. The command and the environment are not changed themselves.
-func withBatch(command, env []string, batch int) (newCommand, newEnv []string, err error) {
+func WithBatch(command, env []string, batch int) (newCommand, newEnv []string, err error) {
 	value := strconv.Itoa(batch)
-	if slices.ContainsFunc(command, func(a string) bool { return strings.Contains(a, batchMark) }) {
+	if slices.ContainsFunc(command, func(a string) bool { return strings.Contains(a, Mark) }) {
 		for _, a := range command {
-			newCommand = append(newCommand, strings.ReplaceAll(a, batchMark, value))
+			newCommand = append(newCommand, strings.ReplaceAll(a, Mark, value))
 		}
 		return newCommand, env, nil
 	}
 	places := batchPlaces(command)
 	if len(places) > 1 {
-		return nil, nil, fmt.Errorf("the command names a batch size %d times (%s): write %s where the number goes", len(places), strings.Join(placeNames(command, places), ", "), batchMark)
+		return nil, nil, fmt.Errorf("the command names a batch size %d times (%s): write %s where the number goes", len(places), strings.Join(placeNames(command, places), ", "), Mark)
 	}
 	if len(places) == 1 {
 		newCommand = slices.Clone(command)
@@ -50,7 +50,7 @@ func withBatch(command, env []string, batch int) (newCommand, newEnv []string, e
 			return command, newEnv, nil
 		}
 	}
-	return nil, nil, fmt.Errorf("the command names no batch size: write %s where the number goes, such as --batch-size %s", batchMark, batchMark)
+	return nil, nil, fmt.Errorf("the command names no batch size: write %s where the number goes, such as --batch-size %s", Mark, Mark)
 }
 
 // batchPlaces are the arguments that name a batch size: an option with its value in it or after it.
@@ -74,8 +74,8 @@ func batchPlaces(command []string) []int {
 	return places
 }
 
-// batchOf is the batch size that the command has now; 0 when it has none, or a mark.
-func batchOf(command []string) int {
+// BatchOf is the batch size that the command has now; 0 when it has none, or a mark.
+func BatchOf(command []string) int {
 	places := batchPlaces(command)
 	if len(places) != 1 {
 		return 0
