@@ -67,7 +67,7 @@ func TestNoSubmissionIsSlow(t *testing.T) {
 	const limit, mostBytes = 25 * time.Millisecond, 24 << 20
 	for name, r := range hostile() {
 		b := newBench(t, Off, time.Minute)
-		settings := *b.manager.now()
+		settings := *b.manager.settings()
 		settings.Mode, settings.Arrays = Enforce, true
 		settings.Rules.ShardBytes, settings.Rules.Host.Lower = gib, true
 		best, allocated := time.Hour, uint64(0)

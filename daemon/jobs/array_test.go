@@ -114,7 +114,7 @@ func TestAnArrayGoesOnAfterARestart(t *testing.T) {
 	_, token := b.submit(arrayOf("0-2"))
 	b.reportTask(1)
 	b.until("the second probe", func() bool { b.slurm.mu.Lock(); defer b.slurm.mu.Unlock(); return len(b.slurm.asked) == 2 })
-	settings := *b.manager.now()
+	settings := *b.manager.settings()
 	b.manager.Close()
 	config := b.manager.config
 	config.Settings = settings

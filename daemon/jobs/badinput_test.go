@@ -57,7 +57,7 @@ func TestScriptsThatNobodyWouldWrite(t *testing.T) {
 
 // TestRequestsThatNoReleasePrints are left alone or understood, and never change what they do not name.
 func TestRequestsThatNoReleasePrints(t *testing.T) {
-	rules := newBench(t, Shadow, time.Minute).manager.now().Rules
+	rules := newBench(t, Shadow, time.Minute).manager.settings().Rules
 	rules.ShardBytes, rules.ShardMax = gib, 80
 	for _, text := range []string{"gres:gpu:1:2:3", "gpu::", "gres/gres/gpu:1", "gpu:-1", "gpu:1e9", "gpu:99999999999999999999", "gpu:0x2", "gpu:a b:1", "gpu(1)", "gres:gpu:\xff:1",
 		strings.Repeat("gpu:1,", 10_000), "gres:gpu:18446744073709551615", "gpu=1=2", "GPU:\u0661", "gres:gpu:1,,", "gres:gpu:1;gres:gpu:1", "gpu:1K",

@@ -87,7 +87,7 @@ func TestBreakerOff(t *testing.T) {
 // TestProbesThatAllFail: with probes that are all refused the seventh job is not held, of whomever; as soon as one trial works all are.
 func TestProbesThatAllFail(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)
-	settings := *b.manager.now()
+	settings := *b.manager.settings()
 	settings.Probe.Breaker = Breaker{InRow: 6, Pause: 300 * time.Millisecond}
 	b.manager.Configure(settings)
 	b.slurm.submit = func(launch.Request) (uint32, error) { return 0, &launch.RefusedError{Detail: "no partition probe"} }
@@ -133,7 +133,7 @@ func TestProbesThatAllFail(t *testing.T) {
 // TestBreakerLetsWaitingJobsGo: jobs that wait for a place when the breaker opens are not kept for nothing.
 func TestBreakerLetsWaitingJobsGo(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)
-	settings := *b.manager.now()
+	settings := *b.manager.settings()
 	settings.Probe.Breaker = Breaker{InRow: 2, Pause: time.Minute}
 	settings.Probe.MaxRunning = 1
 	b.manager.Configure(settings)

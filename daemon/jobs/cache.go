@@ -24,9 +24,9 @@ const cacheLimit = 5 * time.Second
 
 // earlier returns what the probe of an earlier job of the same owner found on the present card, when script, arguments, environment, folder and request are
 // the same. only, when it is not 0, is the row of the log that it must come from.
-func (m *Manager) earlier(ctx context.Context, l *life, only int64) (decisionlog.Cached, bool) {
+func (m *Manager) earlier(ctx context.Context, l *trackedJob, only int64) (decisionlog.Cached, bool) {
 	// The log knows what one probe found and which files it read; an array has several.
-	if mode := m.now().Cache; mode != CacheScript && mode != CacheVerify || l.array {
+	if mode := m.settings().Cache; mode != CacheScript && mode != CacheVerify || l.array {
 		return decisionlog.Cached{}, false
 	}
 	c, found, err := m.config.Log.Cached(ctx, l.job.UID, l.job.Fingerprint, l.job.Profile, only)
@@ -44,8 +44,8 @@ func (m *Manager) earlier(ctx context.Context, l *life, only int64) (decisionlog
 
 // fromCache answers a job without a probe: where the site says that the script suffices, or where the files were found unchanged on another card already.
 // done says that the step ends here.
-func (m *Manager) fromCache(ctx context.Context, l *life) (again, done bool) {
-	if m.now().Cache != CacheScript && l.verified == 0 {
+func (m *Manager) fromCache(ctx context.Context, l *trackedJob) (again, done bool) {
+	if m.settings().Cache != CacheScript && l.verified == 0 {
 		return false, false
 	}
 	c, found := m.earlier(ctx, l, l.verified)
@@ -66,13 +66,13 @@ func answeredFrom(c decisionlog.Cached, why string) string {
 	return fmt.Sprintf("answered from cache of job %d: %s", c.SlurmJobID, why)
 }
 
-func (l *life) useCached(c decisionlog.Cached) {
+func (l *trackedJob) useCached(c decisionlog.Cached) {
 	l.estimate, l.fromJob = &c.Estimate, c.Job
 }
 
 // verifiable adds to what a probe is told the files that are to be looked at first.
-func (m *Manager) verifiable(l *life, job *ProbeJob) {
-	if m.now().Cache != CacheVerify {
+func (m *Manager) verifiable(l *trackedJob, job *ProbeJob) {
+	if m.settings().Cache != CacheVerify {
 		return
 	}
 	job.RecordInputs = true
@@ -93,7 +93,7 @@ func (m *Manager) ProbeUnchanged(name, key string, row int64) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cacheLimit)
 	defer cancel()
 	c, found := m.earlier(ctx, l, row)
-	if row == 0 || !found || m.now().Cache != CacheVerify {
+	if row == 0 || !found || m.settings().Cache != CacheVerify {
 		return ErrUnknownProbe
 	}
 	return m.setReport(name, key, &report{unchanged: &c})
@@ -105,7 +105,7 @@ func (m *Manager) ProbeInputs(name, key string, files int, packed []byte) error 
 	if err != nil {
 		return err
 	}
-	if m.now().Cache != CacheVerify {
+	if m.settings().Cache != CacheVerify {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cacheLimit)

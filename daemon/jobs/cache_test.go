@@ -14,7 +14,7 @@ import (
 // withCache is a bench with a way of answering from earlier jobs.
 func withCache(t *testing.T, mode Cache) *bench {
 	b := newBench(t, Shadow, time.Minute)
-	s := *b.manager.now()
+	s := *b.manager.settings()
 	s.Cache = mode
 	b.manager.Configure(s)
 	return b
@@ -104,7 +104,7 @@ func TestScriptSufficesWhereTheSiteSaysSo(t *testing.T) {
 	if len(story.Probes) != 0 || len(b.slurm.asked) != 1 {
 		t.Errorf("%d probes", len(story.Probes))
 	}
-	s := *b.manager.now()
+	s := *b.manager.settings()
 	s.Cache = CacheOff
 	b.manager.Configure(s)
 	_, off := b.submit(sample())

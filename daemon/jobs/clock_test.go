@@ -45,7 +45,7 @@ func TestTheClockIsSet(t *testing.T) {
 			id, token := b.submit(sample())
 			b.until("the probe", func() bool { return b.story(token).Job.State == StateProbing })
 			config := b.manager.config
-			config.Settings = *b.manager.now()
+			config.Settings = *b.manager.settings()
 			b.manager.Close()
 			shiftLog(t, b, c.by)
 			b.slurm.change(id, func(j *client.Job) { j.EligibleAt = j.EligibleAt.Add(c.by) })

@@ -31,7 +31,7 @@ type owner struct {
 	// waiting are the jobs that have asked for a place among the probes and got none.
 	waiting map[string]bool
 	// turns are the jobs that are to be stepped, oldest first.
-	turns []*life
+	turns []*trackedJob
 }
 
 // of is the account of a user, which is forgotten by settle when nothing is left in it.
@@ -116,7 +116,7 @@ func (m *Manager) leaveLocked(uid uint32, bytes int) {
 }
 
 // unsee gives the place of a job back that was not seen for some seconds: Slurm has refused it, as a rule. It may still come; said is that it is remembered for that.
-func (m *Manager) unsee(l *life) (remembered bool) {
+func (m *Manager) unsee(l *trackedJob) (remembered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.of(l.job.UID)
@@ -131,7 +131,7 @@ func (m *Manager) unsee(l *life) (remembered bool) {
 }
 
 // forgetLocked takes a finished job out of all accounts.
-func (m *Manager) forgetLocked(l *life) {
+func (m *Manager) forgetLocked(l *trackedJob) {
 	delete(m.open, l.job.Token)
 	o := m.of(l.job.UID)
 	delete(o.waiting, l.job.Token)
@@ -145,7 +145,7 @@ func (m *Manager) forgetLocked(l *life) {
 
 // place takes a place among the probes for a job, when it is its owner's turn: no other owner whose jobs wait has fewer probes out, nor, of as many, an account with
 // fewer; and a quarter of the places is left to others.
-func (m *Manager) place(l *life, p *probe) bool {
+func (m *Manager) place(l *trackedJob, p *probe) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	o := m.of(l.job.UID)
@@ -161,14 +161,14 @@ func (m *Manager) place(l *life, p *probe) bool {
 }
 
 // waitNot says that a job waits for a place no longer.
-func (m *Manager) waitNot(l *life) {
+func (m *Manager) waitNot(l *trackedJob) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of(l.job.UID).waiting, l.job.Token)
 }
 
-func (m *Manager) placeForLocked(l *life) bool {
-	most := m.now().Probe.MaxRunning
+func (m *Manager) placeForLocked(l *trackedJob) bool {
+	most := m.settings().Probe.MaxRunning
 	mine := m.of(l.job.UID)
 	if len(m.probes) >= most || mine.probes >= most-most/4 {
 		return false
@@ -241,8 +241,8 @@ func (m *Manager) endReading(uid uint32) {
 // second must not make thousands of others be looked after a hundred times.
 func (m *Manager) advanceReady(ctx context.Context, looked bool) {
 	m.mu.Lock()
-	places := m.now().Probe.MaxRunning - len(m.probes)
-	var ready []*life
+	places := m.settings().Probe.MaxRunning - len(m.probes)
+	var ready []*trackedJob
 	for _, l := range m.open {
 		// The state of a job that is not busy is nobody's at this moment.
 		if l.busy || !looked && l.report == nil && (l.job.State != StateFound || places <= 0) {
@@ -250,7 +250,7 @@ func (m *Manager) advanceReady(ctx context.Context, looked bool) {
 		}
 		ready = append(ready, l)
 	}
-	slices.SortFunc(ready, func(a, b *life) int { return int(min(max(a.job.ID-b.job.ID, -1), 1)) })
+	slices.SortFunc(ready, func(a, b *trackedJob) int { return int(min(max(a.job.ID-b.job.ID, -1), 1)) })
 	owners := map[uint32]int{}
 	for _, l := range ready {
 		if !looked && l.report == nil {
@@ -296,7 +296,7 @@ func (m *Manager) work(ctx context.Context) {
 }
 
 // nextLocked is the job whose turn it is: the oldest of the owner who has waited longest, and who has not too many in work.
-func (m *Manager) nextLocked() *life {
+func (m *Manager) nextLocked() *trackedJob {
 	for i, uid := range m.rota {
 		o := m.of(uid)
 		if o.steps >= ownerSteps {

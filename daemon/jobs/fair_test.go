@@ -129,7 +129,7 @@ func (b *bench) waits(uid uint32, n int) (p50, p99 time.Duration) {
 // TestAFloodOfOneUserDelaysNoOther: 900 held jobs of one user, whose probes take all the places that one may have: another's jobs are changed in at most twice the time that they take alone.
 func TestAFloodOfOneUserDelaysNoOther(t *testing.T) {
 	b := newBenchThatLooks(t, Enforce, 5*time.Minute, 500*time.Millisecond)
-	settings := *b.manager.now()
+	settings := *b.manager.settings()
 	settings.Probe.MaxRunning = 8
 	b.manager.Configure(settings)
 	const probeTakes = 2 * time.Second
@@ -166,13 +166,13 @@ func TestAFloodOfOneUserDelaysNoOther(t *testing.T) {
 // TestPlacesAmongProbes: whose turn it is.
 func TestPlacesAmongProbes(t *testing.T) {
 	m := newBench(t, Off, time.Minute).manager
-	settings := *m.now()
+	settings := *m.settings()
 	settings.Probe.MaxRunning = 8
 	m.Configure(settings)
 	n := 0
 	take := func(uid uint32, account string) bool {
 		n++
-		l := &life{}
+		l := &trackedJob{}
 		l.job.Token, l.job.UID, l.job.Account = fmt.Sprint(n), uid, account
 		m.open[l.job.Token] = l
 		return m.place(l, &probe{name: fmt.Sprint(n)})

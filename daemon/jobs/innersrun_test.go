@@ -18,7 +18,7 @@ import (
 func typedSite(t *testing.T, mode Mode) *bench {
 	b := newBench(t, mode, time.Minute)
 	b.manager.config.Version = release.Version{Major: 24, Minor: 11, Micro: 5}
-	settings := *b.manager.now()
+	settings := *b.manager.settings()
 	settings.Rules.Rows = []policy.Row{{FitsBytes: 12 * gib, Target: request.Target{Gres: "gpu:small:1"}}, {FitsBytes: 80 * gib, Target: request.Target{Gres: "gpu:big:1"}}}
 	b.manager.Configure(settings)
 	return b

@@ -66,7 +66,7 @@ func TestAJobThatSlurmNeverJudges(t *testing.T) {
 		planned, seen bool
 		want          bool
 	}{{"InvalidAccount", false, false, true}, {"None", false, true, true}, {"None", false, false, false}, {"InvalidAccount", true, true, false}, {"None", true, true, false}, {"Resources", false, true, false}, {"Priority", false, true, false}} {
-		j, l := client.Job{State: "PENDING", Reason: c.reason}, &life{unaccounted: c.seen}
+		j, l := client.Job{State: "PENDING", Reason: c.reason}, &trackedJob{unaccounted: c.seen}
 		if c.planned {
 			j.StartAt = time.Now().Add(time.Hour)
 		}

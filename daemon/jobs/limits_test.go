@@ -15,7 +15,7 @@ import (
 
 // change puts changed settings in force.
 func (b *bench) change(do func(*Settings)) {
-	s := *b.manager.now()
+	s := *b.manager.settings()
 	do(&s)
 	b.manager.Configure(s)
 }

@@ -143,12 +143,12 @@ type Config struct {
 // Manager looks after jobs. Make it with New, start it with Open, end it with Close.
 type Manager struct {
 	config Config
-	// settings replace config.Settings; see Configure.
-	settings atomic.Pointer[Settings]
-	queue    chan submission
-	wake     chan struct{}
-	wait     sync.WaitGroup
-	cancel   context.CancelFunc
+	// current replaces config.Settings; see Configure.
+	current atomic.Pointer[Settings]
+	queue   chan submission
+	wake    chan struct{}
+	wait    sync.WaitGroup
+	cancel  context.CancelFunc
 	// backlogged and dropped count submissions that wait to be written, and those that were given up.
 	backlogged, dropped atomic.Int64
 	// controller is the release of the slurmctld that asked last, as its SLURM_VERSION_NUMBER; 0: none has asked.
@@ -158,8 +158,8 @@ type Manager struct {
 	blindSince atomic.Pointer[time.Time]
 
 	mu     sync.Mutex
-	open   map[string]*life  // by token
-	probes map[string]*probe // by the probe's name
+	open   map[string]*trackedJob // by token
+	probes map[string]*probe      // by the probe's name
 	// inWork are the submissions and jobs that have a place, owners what each user has in work, rota the users whose jobs wait for a step, workers those who take them.
 	inWork  int
 	owners  map[uint32]*owner
@@ -178,8 +178,8 @@ type Manager struct {
 	proofs map[string]chan struct{}
 }
 
-// life is one open job. Its fields belong to the goroutine that has set busy.
-type life struct {
+// trackedJob is one open job. Its fields belong to the goroutine that has set busy.
+type trackedJob struct {
 	job decisionlog.Job
 	// holdEnds is HoldUntil by a clock that nobody sets.
 	holdEnds time.Time
@@ -263,19 +263,19 @@ func New(config Config) *Manager {
 		config.Failpoint = func(string) {}
 	}
 	m := &Manager{config: config, queue: make(chan submission, queueLength), wake: make(chan struct{}, 1),
-		breaker: newBreaker(config.Logger), open: map[string]*life{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, readings: map[uint32]int{}, rows: map[uint32]rowBudget{}, proofs: map[string]chan struct{}{}}
+		breaker: newBreaker(config.Logger), open: map[string]*trackedJob{}, probes: map[string]*probe{}, owners: map[uint32]*owner{}, readings: map[uint32]int{}, rows: map[uint32]rowBudget{}, proofs: map[string]chan struct{}{}}
 	m.Configure(config.Settings)
 	return m
 }
 
 // Configure puts other settings in force, from the next step of each job on. A job that is held keeps the end of its hold.
-func (m *Manager) Configure(s Settings) { m.settings.Store(&s) }
+func (m *Manager) Configure(s Settings) { m.current.Store(&s) }
 
-// now are the settings in force.
-func (m *Manager) now() *Settings { return m.settings.Load() }
+// settings are those in force.
+func (m *Manager) settings() *Settings { return m.current.Load() }
 
 // Mode is the mode in force.
-func (m *Manager) Mode() Mode { return m.now().Mode }
+func (m *Manager) Mode() Mode { return m.settings().Mode }
 
 // OpenProbes is how many probes are asked for and have not reported.
 func (m *Manager) OpenProbes() int {
@@ -313,8 +313,8 @@ func (m *Manager) Close() {
 
 // adopt goes on with a job of the log.
 func (m *Manager) adopt(s decisionlog.Story) {
-	l := &life{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
-	l.holdEnds = endOfHold(s.Job, l.since, m.now().Hold)
+	l := &trackedJob{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
+	l.holdEnds = endOfHold(s.Job, l.since, m.settings().Hold)
 	l.looks, l.seen = looksOf(s)
 	m.inWork++
 	m.of(s.Job.UID).jobs++
@@ -366,7 +366,7 @@ func looksOf(s decisionlog.Story) (looks int, seen []estimator.Estimate) {
 
 // Answer decides what the plugin is to do with a submission. It answers from memory; the row is written right after.
 func (m *Manager) Answer(r *wire.Request) *wire.Reply {
-	pass, settings := &wire.Reply{Verdict: wire.VerdictPass}, m.now()
+	pass, settings := &wire.Reply{Verdict: wire.VerdictPass}, m.settings()
 	m.config.Failpoint("answer")
 	if settings.Mode == Off {
 		return pass
@@ -631,7 +631,7 @@ func (m *Manager) look(ctx context.Context) (*queueView, error) {
 }
 
 // advance makes a transition durable and then carries it over into memory.
-func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition) error {
+func (m *Manager) advance(ctx context.Context, l *trackedJob, t decisionlog.Transition) error {
 	t.Job, t.From, t.At = l.job.ID, l.job.State, time.Now()
 	if err := m.config.Log.Advance(ctx, t); err != nil {
 		m.config.Logger.Error("transition not recorded, so not made", "token", l.job.Token, "from", t.From, "to", t.To, "error", err)
@@ -652,7 +652,7 @@ func (m *Manager) advance(ctx context.Context, l *life, t decisionlog.Transition
 }
 
 // finish makes the last transition of a job and forgets what was kept for it.
-func (m *Manager) finish(ctx context.Context, l *life, t decisionlog.Transition) {
+func (m *Manager) finish(ctx context.Context, l *trackedJob, t decisionlog.Transition) {
 	t.Finished = true
 	if m.advance(ctx, l, t) != nil {
 		return

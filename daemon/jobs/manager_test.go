@@ -389,7 +389,7 @@ func TestARefusedProbeIsAskedForOnceMore(t *testing.T) {
 func TestAProbeThatLostItsPlaceIsAskedFor(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)
 	places := func(n int) {
-		settings := *b.manager.now()
+		settings := *b.manager.settings()
 		settings.Probe.MaxRunning = n
 		b.manager.Configure(settings)
 	}

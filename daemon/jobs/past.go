@@ -21,7 +21,7 @@ func (m *Manager) margin(e *estimator.Estimate, in *policy.Input) (evidence deci
 }
 
 // diedBefore lets a job go of which an earlier one, the same in all that is known, died of memory on what it was given. left says that the step ends here.
-func (m *Manager) diedBefore(ctx context.Context, l *life) (again, left bool) {
+func (m *Manager) diedBefore(ctx context.Context, l *trackedJob) (again, left bool) {
 	dead, err := m.config.Log.DiedAfterRewrite(ctx, l.job.UID, l.job.Fingerprint)
 	switch {
 	case err != nil:
@@ -42,7 +42,7 @@ const (
 )
 
 // distrusted lets the job go of an owner whose changed jobs keep dying.
-func (m *Manager) distrusted(ctx context.Context, l *life) (again, left bool) {
+func (m *Manager) distrusted(ctx context.Context, l *trackedJob) (again, left bool) {
 	died, known, err := m.config.Log.OwnersDeaths(ctx, l.job.UID, time.Now().Add(-trustWindow))
 	switch {
 	case err != nil:

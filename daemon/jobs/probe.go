@@ -52,7 +52,7 @@ type report struct {
 var ErrUnknownProbe = errors.New("no probe of this name waits for a report with this key")
 
 // startProbe asks for a probe as soon as there is a free place.
-func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool {
+func (m *Manager) startProbe(ctx context.Context, l *trackedJob, view *queueView) bool {
 	if !m.checkHeld(ctx, l, view) {
 		return false
 	}
@@ -62,19 +62,19 @@ func (m *Manager) startProbe(ctx context.Context, l *life, view *queueView) bool
 		return false
 	}
 	if m.waitsTooLong(l) {
-		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.now().Probe.MaxRunning, "probe runs", "probes run"), m.now().Probe.StartWithin))
+		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.settings().Probe.MaxRunning, "probe runs", "probes run"), m.settings().Probe.StartWithin))
 	}
 	return m.launchProbe(ctx, l)
 }
 
 // waitsTooLong says whether a held job has waited for its probe to begin for longer than the site wants.
-func (m *Manager) waitsTooLong(l *life) bool {
-	limit := m.now().Probe.StartWithin
+func (m *Manager) waitsTooLong(l *trackedJob) bool {
+	limit := m.settings().Probe.StartWithin
 	return l.enforced() && limit > 0 && time.Since(l.since) > limit
 }
 
 // launchProbe writes down that a probe is asked for, and asks.
-func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
+func (m *Manager) launchProbe(ctx context.Context, l *trackedJob) bool {
 	if l.considered.Equal(l.since) && !m.placeFree(l) {
 		return false
 	}
@@ -110,7 +110,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 	}
 	l.probe = p
 	l.attempts++
-	options := m.now().Probe
+	options := m.settings().Probe
 	account := options.Account
 	if account == "" {
 		account = l.job.Account
@@ -138,7 +138,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *life) bool {
 }
 
 // placeFree says whether a probe of a job may run now.
-func (m *Manager) placeFree(l *life) bool {
+func (m *Manager) placeFree(l *trackedJob) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.placeForLocked(l)
@@ -161,7 +161,7 @@ func (m *Manager) forget(p *probe) {
 }
 
 // awaitReport waits for the probe, notices when it is lost, and looks after the held job meanwhile.
-func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) bool {
+func (m *Manager) awaitReport(ctx context.Context, l *trackedJob, view *queueView) bool {
 	if r := m.arrived(l); r != nil {
 		return m.takeReport(ctx, l, r)
 	}
@@ -187,7 +187,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 		there = false
 	}
 	if there && j.Pending() && m.waitsTooLong(l) {
-		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.now().Probe.StartWithin, j.Reason))
+		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.settings().Probe.StartWithin, j.Reason))
 	}
 	if there && !j.Ended() {
 		p.missingSince = time.Time{}
@@ -210,7 +210,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *life, view *queueView) boo
 
 // afterRefusal asks once more for a probe that was refused. What is said while slurmctld or gresize-launch ends, starts or hangs is no word on the job, and its
 // texts differ: so a refusal is believed when it was given twice, and slurmctld has answered a look at the queue in between.
-func (m *Manager) afterRefusal(ctx context.Context, l *life, view *queueView) bool {
+func (m *Manager) afterRefusal(ctx context.Context, l *trackedJob, view *queueView) bool {
 	if view.at.Sub(l.probe.refusedAt) < min(refusedPause, m.config.LaunchSettle) {
 		return false
 	}
@@ -223,7 +223,7 @@ func (m *Manager) afterRefusal(ctx context.Context, l *life, view *queueView) bo
 }
 
 // giveUp lets a job go whose probe was refused.
-func (m *Manager) giveUp(ctx context.Context, l *life) bool {
+func (m *Manager) giveUp(ctx context.Context, l *trackedJob) bool {
 	p := l.probe
 	m.forget(p)
 	l.probe = nil
@@ -232,7 +232,7 @@ func (m *Manager) giveUp(ctx context.Context, l *life) bool {
 
 // cancelProbe ends a probe whose report has no reader any more. We may cancel any job, so it is made sure that it is the probe: its id came
 // from a process of the job's owner.
-func (m *Manager) cancelProbe(ctx context.Context, l *life, p *probe) {
+func (m *Manager) cancelProbe(ctx context.Context, l *trackedJob, p *probe) {
 	if p.slurmJobID == 0 || !m.isProbe(ctx, l, p, p.slurmJobID) {
 		return
 	}
@@ -241,13 +241,13 @@ func (m *Manager) cancelProbe(ctx context.Context, l *life, p *probe) {
 	}
 }
 
-func (m *Manager) isProbe(ctx context.Context, l *life, p *probe, id uint32) bool {
+func (m *Manager) isProbe(ctx context.Context, l *trackedJob, p *probe, id uint32) bool {
 	j, err := m.config.Slurm.Job(ctx, id)
 	return err == nil && !j.Ambiguous && j.UserID == l.job.UID && j.Name == p.name && !j.Ended()
 }
 
 // searchProbe looks for a probe of which only the name is known. When it surely was not submitted it is asked for again, once.
-func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) bool {
+func (m *Manager) searchProbe(ctx context.Context, l *trackedJob, view *queueView) bool {
 	for _, j := range view.byName[l.probe.name] {
 		if j.Ended() && j.UserID == l.job.UID || m.isProbe(ctx, l, l.probe, j.ID) {
 			m.setProbeJob(ctx, l.probe, j.ID)
@@ -266,7 +266,7 @@ func (m *Manager) searchProbe(ctx context.Context, l *life, view *queueView) boo
 }
 
 // arrived returns the report of a job's probe, if it has come.
-func (m *Manager) arrived(l *life) *report {
+func (m *Manager) arrived(l *trackedJob) *report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return l.report
@@ -291,7 +291,7 @@ func newReport(bundle []byte) *report {
 }
 
 // takeReport records a report. The probe's key is out of force from here on.
-func (m *Manager) takeReport(ctx context.Context, l *life, r *report) bool {
+func (m *Manager) takeReport(ctx context.Context, l *trackedJob, r *report) bool {
 	t := decisionlog.Transition{To: StateReported, Detail: fmt.Sprintf("a bundle of %d bytes arrived", r.bundleBytes)}
 	if l.probe != nil {
 		t.Reported = &decisionlog.Probe{Name: l.probe.name, BundleSHA256: r.bundleSHA256, BundleBytes: r.bundleBytes}
@@ -351,7 +351,7 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 		}
 		task = &probejob.ArrayTask{JobID: l.job.SlurmJobID, Task: a.Tried[nth], Count: a.Count, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
-	job := ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.now().Probe.Steps, Budget: m.now().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}
+	job := ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.settings().Probe.Steps, Budget: m.settings().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}
 	if task == nil {
 		m.verifiable(l, &job)
 	}
@@ -419,7 +419,7 @@ func (m *Manager) setReport(name, key string, r *report) error {
 }
 
 // authorize returns the job of a probe, and how many of its tasks were tried before.
-func (m *Manager) authorize(name, key string) (*life, int, error) {
+func (m *Manager) authorize(name, key string) (*trackedJob, int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	l, err := m.authorizeLocked(name, key)
@@ -429,7 +429,7 @@ func (m *Manager) authorize(name, key string) (*life, int, error) {
 	return l, m.probes[name].nth, nil
 }
 
-func (m *Manager) authorizeLocked(name, key string) (*life, error) {
+func (m *Manager) authorizeLocked(name, key string) (*trackedJob, error) {
 	sum := sha256.Sum256([]byte(key))
 	p, known := m.probes[name]
 	if !known {

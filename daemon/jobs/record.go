@@ -135,7 +135,7 @@ func (m *Manager) take(s submission, id int64) {
 	}
 	s.job.ID = id
 	m.mu.Lock()
-	l := &life{bytes: bytesOf(s.payload), job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
+	l := &trackedJob{bytes: bytesOf(s.payload), job: s.job, holdEnds: s.job.HoldUntil, since: time.Now(), array: s.payload != nil && s.payload.Array != nil}
 	m.unstrandLocked(l)
 	m.open[s.job.Token] = l
 	m.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 func TestSlurmctldOfAnotherRelease(t *testing.T) {
 	b := newBench(t, Shadow, time.Minute)
 	var said bytes.Buffer
-	m := New(Config{Version: release.Version{Major: 22, Minor: 5, Micro: 8}, Logger: slog.New(slog.NewTextHandler(&said, nil)), Settings: *b.manager.now()})
+	m := New(Config{Version: release.Version{Major: 22, Minor: 5, Micro: 8}, Logger: slog.New(slog.NewTextHandler(&said, nil)), Settings: *b.manager.settings()})
 	for _, number := range []uint32{0, 0x160508, 0x16050b, 0x180b05, 0x180b05, 0x180b05, 0x160508} {
 		m.compareReleases(number)
 	}

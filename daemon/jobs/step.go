@@ -51,7 +51,7 @@ const (
 const MaxLooks = 3
 
 // step advances a job as far as it can without waiting.
-func (m *Manager) step(ctx context.Context, l *life, view *queueView) {
+func (m *Manager) step(ctx context.Context, l *trackedJob, view *queueView) {
 	for again := true; again && !l.job.Finished && ctx.Err() == nil; {
 		heartbeat.Of(ctx).Turn()
 		if m.letGoUnwritten(ctx, l) {
@@ -86,25 +86,25 @@ func (m *Manager) step(ctx context.Context, l *life, view *queueView) {
 }
 
 // enforced says whether the job is held. A job that was recorded in shadow mode stays a shadow for its whole life.
-func (l *life) enforced() bool { return l.job.Mode == string(Enforce) }
+func (l *trackedJob) enforced() bool { return l.job.Mode == string(Enforce) }
 
 // move makes a transition; it reports whether the step may go on.
-func (m *Manager) move(ctx context.Context, l *life, t decisionlog.Transition) bool {
+func (m *Manager) move(ctx context.Context, l *trackedJob, t decisionlog.Transition) bool {
 	return m.advance(ctx, l, t) == nil
 }
 
 // abandon ends our part in a job that is in other hands now.
-func (m *Manager) abandon(ctx context.Context, l *life, code, detail string) bool {
+func (m *Manager) abandon(ctx context.Context, l *trackedJob, code, detail string) bool {
 	m.finish(ctx, l, decisionlog.Transition{To: StateAbandoned, Code: code, Detail: detail})
 	return false
 }
 
 // letGo decides to leave the job as it is: a held one is released at once, a stamped one needs nothing.
-func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool {
+func (m *Manager) letGo(ctx context.Context, l *trackedJob, code, reason string) bool {
 	d := &decisionlog.Decision{At: time.Now(), Verdict: decision.LeaveAlone, Code: code, Reason: reason}
 	l.decision = d
 	if code == estimator.CodeProbeRefused || code == estimator.CodeProbeLost {
-		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, reason, d.At)
+		m.breaker.failed(m.settings().Probe.Breaker, l.job.UID, l.job.Token, reason, d.At)
 	}
 	if !l.enforced() {
 		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: code, Detail: reason, Decision: d})
@@ -114,7 +114,7 @@ func (m *Manager) letGo(ctx context.Context, l *life, code, reason string) bool 
 }
 
 // lost says how a held job has left our hands, or returns "".
-func (l *life) lost(j client.Job, now time.Time) (code, detail string) {
+func (l *trackedJob) lost(j client.Job, now time.Time) (code, detail string) {
 	if code, detail = l.lostHold(j, now); code == "" && !request.Equivalent(j.Request, l.job.Asked) {
 		return decision.CodeOwnerChanged, fmt.Sprintf("the request was changed to %s", j.Request)
 	}
@@ -122,7 +122,7 @@ func (l *life) lost(j client.Job, now time.Time) (code, detail string) {
 }
 
 // lostHold is lost without a look at the request.
-func (l *life) lostHold(j client.Job, now time.Time) (code, detail string) {
+func (l *trackedJob) lostHold(j client.Job, now time.Time) (code, detail string) {
 	begin := l.job.HoldUntil
 	if l.job.BeginAt.After(begin) {
 		begin = l.job.BeginAt
@@ -146,7 +146,7 @@ func (l *life) lostHold(j client.Job, now time.Time) (code, detail string) {
 }
 
 // checkHeld looks at a held job in a look at the queue that is newer than its state, and abandons it when it left our hands.
-func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held bool) {
+func (m *Manager) checkHeld(ctx context.Context, l *trackedJob, view *queueView) (held bool) {
 	if !l.enforced() {
 		return true
 	}
@@ -169,7 +169,7 @@ func (m *Manager) checkHeld(ctx context.Context, l *life, view *queueView) (held
 }
 
 // overstays says whether a job that is still held by its begin time has been held for longer than was meant: the clock was set back.
-func (l *life) overstays(now time.Time) bool {
+func (l *trackedJob) overstays(now time.Time) bool {
 	return l.enforced() && !l.job.BeginAt.After(l.job.HoldUntil) && now.Sub(l.holdEnds) > beginTolerance
 }
 
@@ -182,7 +182,7 @@ func endOfHold(j decisionlog.Job, now time.Time, hold time.Duration) time.Time {
 }
 
 // jobIn is a job in a look at the queue. One with a value that had no room there is asked for again by its id.
-func (m *Manager) jobIn(ctx context.Context, l *life, view *queueView, id uint32) (client.Job, bool) {
+func (m *Manager) jobIn(ctx context.Context, l *trackedJob, view *queueView, id uint32) (client.Job, bool) {
 	j, there := view.byID[id]
 	if there && j.Ambiguous {
 		if again, err := m.config.Slurm.Job(ctx, id); err == nil {
@@ -193,13 +193,13 @@ func (m *Manager) jobIn(ctx context.Context, l *life, view *queueView, id uint32
 }
 
 // jobOf asks for the job by its id.
-func (m *Manager) jobOf(ctx context.Context, l *life) (client.Job, error) {
+func (m *Manager) jobOf(ctx context.Context, l *trackedJob) (client.Job, error) {
 	j, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID)
 	return l.withoutOtherMemory(j), err
 }
 
 // withoutOtherMemory leaves out host memory where none was asked for by the node: what the queue shows then may be that of each CPU.
-func (l *life) withoutOtherMemory(j client.Job) client.Job {
+func (l *trackedJob) withoutOtherMemory(j client.Job) client.Job {
 	if l.job.Asked.MemPerNodeMiB == 0 {
 		j.Request.MemPerNodeMiB = 0
 	}
@@ -207,7 +207,7 @@ func (l *life) withoutOtherMemory(j client.Job) client.Job {
 }
 
 // gone asks for a job that a look at the queue did not show, and abandons it when the controller does not know it.
-func (m *Manager) gone(ctx context.Context, l *life) bool {
+func (m *Manager) gone(ctx context.Context, l *trackedJob) bool {
 	if _, err := m.config.Slurm.Job(ctx, l.job.SlurmJobID); !errors.Is(err, client.ErrNoJob) {
 		return false
 	}
@@ -216,7 +216,7 @@ func (m *Manager) gone(ctx context.Context, l *life) bool {
 }
 
 // find looks for the job by its token.
-func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
+func (m *Manager) find(ctx context.Context, l *trackedJob, view *queueView) bool {
 	if view == nil {
 		return false
 	}
@@ -260,7 +260,7 @@ func (m *Manager) find(ctx context.Context, l *life, view *queueView) bool {
 		}
 		return m.letGo(ctx, l, decision.CodeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
 	}
-	if outside := m.now().Rules.Scope.Outside(policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UserID}, true); outside != "" {
+	if outside := m.settings().Rules.Scope.Outside(policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UserID}, true); outside != "" {
 		// Its defaults were not known at submit.
 		if !m.move(ctx, l, found) {
 			return false
@@ -291,7 +291,7 @@ func wholeArray(records []client.Job) (whole client.Job, split bool) {
 }
 
 // estimate asks the estimator. Whatever goes wrong is an unknown estimate with a reason.
-func (m *Manager) estimate(ctx context.Context, l *life) bool {
+func (m *Manager) estimate(ctx context.Context, l *trackedJob) bool {
 	if l.estimate == nil {
 		if !m.beginReading(l.job.UID) {
 			return false
@@ -322,17 +322,17 @@ func (m *Manager) estimate(ctx context.Context, l *life) bool {
 }
 
 // ran notes whether the probe that brought an estimate had a sandbox, and a bundle that can be read.
-func (m *Manager) ran(l *life) {
+func (m *Manager) ran(l *trackedJob) {
 	if i := slices.IndexFunc(l.estimate.Reasons, func(r estimator.Reason) bool {
 		return r.Code == estimator.CodeNoSandbox || r.Code == estimator.CodeSandboxEnded || r.Code == estimator.CodeReaderEnded
 	}); i >= 0 {
-		m.breaker.failed(m.now().Probe.Breaker, l.job.UID, l.job.Token, l.estimate.Reasons[i].Words(), time.Now())
+		m.breaker.failed(m.settings().Probe.Breaker, l.job.UID, l.job.Token, l.estimate.Reasons[i].Words(), time.Now())
 		return
 	}
 	m.breaker.worked(l.job.UID)
 }
 
-func (m *Manager) ask(ctx context.Context, l *life) (estimator.Estimate, error) {
+func (m *Manager) ask(ctx context.Context, l *trackedJob) (estimator.Estimate, error) {
 	bundle, err := m.config.Spool.OpenBundle(l.job.Token)
 	if err != nil {
 		return estimator.Estimate{}, err
@@ -355,7 +355,7 @@ func describeEstimate(e *estimator.Estimate) string {
 }
 
 // decide asks the policy, for an array when enough of its tasks were tried.
-func (m *Manager) decide(ctx context.Context, l *life) bool {
+func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
 		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
@@ -373,10 +373,10 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 		in.Asked.MemPerTres, in.Asked.CpusPerTres = "", "" // what the plugin would have made of it
 	}
 	if l.looks > 1 {
-		in.LeastFitsBytes = m.now().Rules.FitsOf(l.job.Profile)
+		in.LeastFitsBytes = m.settings().Rules.FitsOf(l.job.Profile)
 	}
 	evidence := m.margin(l.estimate, &in)
-	d := m.now().Rules.Decide(in)
+	d := m.settings().Rules.Decide(in)
 	evidence.Kind = d.MarginKind
 	if d.Verdict == decision.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
 		return m.lookAgain(ctx, l, d, forAll)
@@ -388,7 +388,7 @@ func (m *Manager) decide(ctx context.Context, l *life) bool {
 
 // lookAgain sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
 // was found on one card is no proof for another.
-func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision, forAll *estimator.Estimate) bool {
+func (m *Manager) lookAgain(ctx context.Context, l *trackedJob, d policy.Decision, forAll *estimator.Estimate) bool {
 	if l.looks >= MaxLooks {
 		return m.letGo(ctx, l, decision.CodeCardsDisagree, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
 	}
@@ -401,13 +401,13 @@ func (m *Manager) lookAgain(ctx context.Context, l *life, d policy.Decision, for
 }
 
 // nextTask sends the next task of an array to a probe.
-func (m *Manager) nextTask(ctx context.Context, l *life, a *spool.Array) bool {
+func (m *Manager) nextTask(ctx context.Context, l *trackedJob, a *spool.Array) bool {
 	return m.probeAgain(ctx, l, decisionlog.Transition{Code: decision.CodeNextTask,
 		Detail: fmt.Sprintf("task %d of the array was tried, task %d is next", a.Tried[len(l.seen)-1], a.Tried[len(l.seen)])})
 }
 
 // probeAgain takes a job back to where it waits for a probe.
-func (m *Manager) probeAgain(ctx context.Context, l *life, t decisionlog.Transition) bool {
+func (m *Manager) probeAgain(ctx context.Context, l *trackedJob, t decisionlog.Transition) bool {
 	// The bundle is removed first: a daemon that dies here must not take it for the answer of the next probe.
 	if err := m.config.Spool.RemoveBundle(l.job.Token); err != nil {
 		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: "+err.Error())
@@ -424,13 +424,13 @@ func (m *Manager) probeAgain(ctx context.Context, l *life, t decisionlog.Transit
 }
 
 // act begins what was decided.
-func (m *Manager) act(ctx context.Context, l *life) bool {
+func (m *Manager) act(ctx context.Context, l *trackedJob) bool {
 	d := l.decision
 	switch {
 	case !l.enforced():
 		m.finish(ctx, l, decisionlog.Transition{To: StateShadowed, Code: d.Code, Detail: "shadow mode: nothing was changed"})
 		return false
-	case m.now().Mode != Enforce:
+	case m.settings().Mode != Enforce:
 		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: decision.CodeModeChanged, Detail: "the mode is no longer enforce"})
 	case d.Verdict == decision.Rewrite:
 		return m.move(ctx, l, decisionlog.Transition{To: StateUpdating, Code: d.Code, Detail: "scontrol update " + assignments(d.Change.Set) + " and release"})
@@ -439,7 +439,7 @@ func (m *Manager) act(ctx context.Context, l *life) bool {
 }
 
 // update sends the change and the release in one request, unless an earlier life of this daemon has done so already.
-func (m *Manager) update(ctx context.Context, l *life) bool {
+func (m *Manager) update(ctx context.Context, l *trackedJob) bool {
 	j, err := m.jobOf(ctx, l)
 	now := time.Now()
 	change := l.decision.Change
@@ -455,7 +455,7 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 	if code, detail := l.lost(j, now); code != "" {
 		return m.abandon(ctx, l, code, detail)
 	}
-	if m.now().Mode != Enforce {
+	if m.settings().Mode != Enforce {
 		return m.move(ctx, l, decisionlog.Transition{To: StateReleasing, Code: decision.CodeModeChanged, Detail: "the mode is no longer enforce"})
 	}
 	if l.overstays(now) {
@@ -482,7 +482,7 @@ func (m *Manager) update(ctx context.Context, l *life) bool {
 }
 
 // watch looks after a changed job until it runs, or gives it its request back when it can never start.
-func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
+func (m *Manager) watch(ctx context.Context, l *trackedJob, view *queueView) bool {
 	if view == nil || !view.at.After(l.since) {
 		return false
 	}
@@ -507,16 +507,16 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 	case strings.HasPrefix(j.Reason, "BadConstraints"):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeImpossible,
 			Detail: "no node of this cluster can run the changed request (BadConstraints): the original is put back, " + assignments(request.Difference(l.decision.Change.Result, l.job.Asked))})
-	case limit == single, limit == shared && m.now().MaxWait == 0 && m.waitedFor(l, view.at) > groupPatience:
+	case limit == single, limit == shared && m.settings().MaxWait == 0 && m.waitedFor(l, view.at) > groupPatience:
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeLimit,
 			Detail: fmt.Sprintf("a limit of the accounting stands against the changed request (%s): the original is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
 	case m.overdue(l, view.at):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeWaitedTooLong,
-			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.now().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
-	case view.at.Sub(l.since) > m.now().Watch && notJudged:
+			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.settings().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
+	case view.at.Sub(l.since) > m.settings().Watch && notJudged:
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job waits, and slurmctld says neither why nor when it may start (%s): the original request is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
-	case view.at.Sub(l.since) > m.now().Watch && (m.now().MaxWait == 0 && limit == unlimited || m.crowded()):
+	case view.at.Sub(l.since) > m.settings().Watch && (m.settings().MaxWait == 0 && limit == unlimited || m.crowded()):
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: decision.CodeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
@@ -524,19 +524,19 @@ func (m *Manager) watch(ctx context.Context, l *life, view *queueView) bool {
 
 // notJudged says whether Slurm will not tell that a waiting job can never start. Without slurmdbd the main scheduler of 23.11 and 24.05 takes every job for one of an invalid account, now and then, and
 // never finds out that no node can run it: the backfill scheduler alone starts jobs there, and gives those that can start a time.
-func (l *life) notJudged(j client.Job) bool {
+func (l *trackedJob) notJudged(j client.Job) bool {
 	l.unaccounted = l.unaccounted || j.Reason == "InvalidAccount"
 	return l.unaccounted && j.Unexplained() && j.StartAt.IsZero()
 }
 
 // overdue says whether a changed job waits for longer than the site allows.
-func (m *Manager) overdue(l *life, now time.Time) bool {
-	limit := m.now().MaxWait
+func (m *Manager) overdue(l *trackedJob, now time.Time) bool {
+	limit := m.settings().MaxWait
 	return limit > 0 && m.waitedFor(l, now) > limit
 }
 
 // waitedFor is how long a changed job has waited. Until its owner's own begin time it waits for nothing of ours.
-func (m *Manager) waitedFor(l *life, now time.Time) time.Duration {
+func (m *Manager) waitedFor(l *trackedJob, now time.Time) time.Duration {
 	since := l.since
 	if l.job.BeginAt.After(since) {
 		since = l.job.BeginAt
@@ -552,7 +552,7 @@ func (m *Manager) crowded() bool {
 }
 
 // restore gives a job its original request back.
-func (m *Manager) restore(ctx context.Context, l *life) bool {
+func (m *Manager) restore(ctx context.Context, l *trackedJob) bool {
 	j, err := m.jobOf(ctx, l)
 	switch {
 	case errors.Is(err, client.ErrNoJob), err == nil && j.Ended():
@@ -580,7 +580,7 @@ func (m *Manager) restore(ctx context.Context, l *life) bool {
 }
 
 // release lets a job go as its owner asked.
-func (m *Manager) release(ctx context.Context, l *life) bool {
+func (m *Manager) release(ctx context.Context, l *trackedJob) bool {
 	j, err := m.jobOf(ctx, l)
 	switch {
 	case errors.Is(err, client.ErrNoJob):

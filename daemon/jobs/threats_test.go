@@ -112,7 +112,7 @@ func TestAReportIsTakenOnce(t *testing.T) {
 // TestAnotherUsersAnswerIsNotOffered: one user's probe leaves an answer, and another submits the very same job. He is probed, and cannot name the other's answer either.
 func TestAnotherUsersAnswerIsNotOffered(t *testing.T) {
 	b := newBench(t, Enforce, time.Minute)
-	settings := *b.manager.now()
+	settings := *b.manager.settings()
 	settings.Cache = CacheVerify
 	b.manager.Configure(settings)
 	id, token := b.submit(sample())

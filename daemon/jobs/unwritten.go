@@ -59,7 +59,7 @@ func (m *Manager) strand(s submission) {
 }
 
 // unstrandLocked tells a job that has its row now whether it was let go before.
-func (m *Manager) unstrandLocked(l *life) {
+func (m *Manager) unstrandLocked(l *trackedJob) {
 	if s := m.unwritten.stranded[l.job.Token]; s != nil && s.freed {
 		l.freed, l.job.SlurmJobID = true, s.job.SlurmJobID
 	}
@@ -99,7 +99,7 @@ func (m *Manager) tryToWrite(ctx context.Context) {
 	}
 	for _, s := range waiting {
 		for _, j := range view.byToken[s.job.Token] {
-			l := &life{job: s.job, holdEnds: s.job.HoldUntil}
+			l := &trackedJob{job: s.job, holdEnds: s.job.HoldUntil}
 			l.job.SlurmJobID = j.ID
 			if m.free(ctx, l) {
 				m.mu.Lock()
@@ -111,7 +111,7 @@ func (m *Manager) tryToWrite(ctx context.Context) {
 }
 
 // letGoUnwritten lets a held job go while nothing can be written, and says so in its row once something can. It says whether the step is over.
-func (m *Manager) letGoUnwritten(ctx context.Context, l *life) (over bool) {
+func (m *Manager) letGoUnwritten(ctx context.Context, l *trackedJob) (over bool) {
 	ok, since := m.canWrite()
 	switch {
 	case !l.enforced() || l.job.State == StateUpdated || l.job.State == StateRestoring:
@@ -129,7 +129,7 @@ func (m *Manager) letGoUnwritten(ctx context.Context, l *life) (over bool) {
 }
 
 // free lets a job go that is certainly ours, still held and unchanged.
-func (m *Manager) free(ctx context.Context, l *life) bool {
+func (m *Manager) free(ctx context.Context, l *trackedJob) bool {
 	j, err := m.jobOf(ctx, l)
 	if err != nil || j.Token() != l.job.Token {
 		return false

@@ -30,7 +30,7 @@ func TestUpsizing(t *testing.T) {
 	for _, upsizing := range []bool{true, false} {
 		b := newBench(t, Enforce, time.Minute)
 		b.manager.config.Estimator = deadOnTheSmall{}
-		settings := *b.manager.now()
+		settings := *b.manager.settings()
 		settings.Rules.Upsizing = upsizing
 		settings.Rules.Rows[0].Profile, settings.Rules.Rows[1].Profile = "rtx3060", "a100-80"
 		settings.ProfileOf = func(request.Request) string { return "rtx3060" }
