@@ -96,12 +96,11 @@ func TestUnwelcome(t *testing.T) {
 	}
 }
 
-// written are the pages whose lines a command writes; longLines those that are still to be wrapped.
-var (
-	written   = []string{"docs/releases.md", "docs/rewrites.md", "docs/failures.md"}
-	longLines = []string{"docs/configuration.md", "docs/jax.md", "docs/plan.md", "docs/plugin.md", "docs/problems.md", "docs/reliability-runs.md", "docs/run.md", "docs/security.md", "docs/sites.md",
-		"docs/accuracy/README.md", "docs/accuracy/field.md", "docs/accuracy/jax.md", "docs/accuracy/later.md", "docs/accuracy/planning.md"}
-)
+// written are the pages whose lines a command writes.
+var written = []string{"docs/releases.md", "docs/rewrites.md", "docs/failures.md"}
+
+// longLines are those that are still to be wrapped.
+var longLines = []string{"docs/run.md"}
 
 // TestLinesFitATerminal: 120 columns, but for tables, code, and what has no blank to break at.
 func TestLinesFitATerminal(t *testing.T) {
