@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/epilog"
-	"github.com/gresize/gresize/estimator/release"
+	"github.com/gresize/gresize/estimator/buildinfo"
 )
 
 // scanVerb makes this program look through files and print a line.
@@ -58,7 +58,7 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 		return err
 	}
 	if *version {
-		_, err := fmt.Fprintln(stdout, "gresize-epilog version", release.Version())
+		_, err := fmt.Fprintln(stdout, "gresize-epilog version", buildinfo.Version())
 		return err
 	}
 	if flags.NArg() > 0 || *url == "" {

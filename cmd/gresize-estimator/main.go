@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gresize/gresize/estimator/buildinfo"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/bundled/plugin"
 	"github.com/gresize/gresize/estimator/contract"
@@ -26,7 +27,6 @@ import (
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity/flags"
 	"github.com/gresize/gresize/estimator/regular"
-	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -70,7 +70,7 @@ func arguments(rule cobra.PositionalArgs, wanted string) cobra.PositionalArgs {
 
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", Version: release.Version(), SilenceUsage: true, SilenceErrors: true,
+		Use: "gresize-estimator", Short: "List the bundled estimators, drive and check estimator plugins", Version: buildinfo.Version(), SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "gresize estimator"}, // what a person types
 		Args: func(_ *cobra.Command, args []string) error {

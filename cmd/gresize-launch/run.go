@@ -17,7 +17,7 @@ import (
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/systemd"
 	"github.com/gresize/gresize/estimator/account"
-	"github.com/gresize/gresize/estimator/release"
+	"github.com/gresize/gresize/estimator/buildinfo"
 )
 
 // Exit codes; the manual lists them.
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	if *version {
-		fmt.Fprintln(stdout, "gresize-launch version", release.Version())
+		fmt.Fprintln(stdout, "gresize-launch version", buildinfo.Version())
 		return exitOK
 	}
 	logger := slog.New(systemd.LogHandler(stderr))

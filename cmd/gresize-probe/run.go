@@ -11,13 +11,13 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/buildinfo"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/probe/inputs"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
 	"github.com/gresize/gresize/estimator/quantity"
 	numbers "github.com/gresize/gresize/estimator/quantity/flags"
-	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/slurm/batch"
 	"github.com/spf13/cobra"
@@ -67,7 +67,7 @@ func (p *program) execute(ctx context.Context, args []string, stderr io.Writer) 
 func (p *program) command() *cobra.Command {
 	root := &cobra.Command{
 		Use: "gresize-probe", Short: "Run a job's script on a virtual GPU and report what it needs",
-		SilenceUsage: true, SilenceErrors: true, Version: release.Version(),
+		SilenceUsage: true, SilenceErrors: true, Version: buildinfo.Version(),
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
@@ -155,7 +155,7 @@ func (p *program) runByHand(ctx context.Context, flags runFlags, args []string) 
 	}
 	result, err := probe.Run(ctx, probe.Options{
 		Recording: trace.Recording{Mode: flags.mode}, Command: args, GPU: profile, Devices: flags.gpus, Steps: flags.steps, Budget: flags.budget,
-		Env: p.env, Version: release.Version(), Engine: p.engine, LibDir: p.libDir,
+		Env: p.env, Version: buildinfo.Version(), Engine: p.engine, LibDir: p.libDir,
 	})
 	if err != nil {
 		return err
@@ -244,7 +244,7 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	began := time.Now()
 	result, err := probe.Run(ctx, probe.Options{
 		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices, VisibleDevices: profile.VisibleDevices(max(1, job.Devices)),
-		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: release.Version(),
+		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: buildinfo.Version(),
 		Engine: p.engine, LibDir: p.libDir, RecordOpens: job.RecordInputs,
 	})
 	if err != nil {

@@ -13,12 +13,12 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/answer"
+	"github.com/gresize/gresize/estimator/buildinfo"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/quantity"
-	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/slurm/batch"
 	"github.com/spf13/cobra"
@@ -237,7 +237,7 @@ func (f *estimateFlags) run(cmd *cobra.Command, o probe.Options, progress *progr
 	if f.job != nil {
 		o.Script, o.Dir, o.VisibleDevices = f.job.Script, f.job.Dir, o.GPU.VisibleDevices(f.gpus)
 	}
-	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Quick, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, f.quick || o.Quick, release.Version()
+	o.Devices, o.Steps, o.Budget, o.NoSandbox, o.Quick, o.Version = f.gpus, f.steps, f.budget, f.noSandbox, f.quick || o.Quick, buildinfo.Version()
 	if f.output {
 		o.Output = cmd.ErrOrStderr()
 	}

@@ -12,13 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gresize/gresize/estimator/buildinfo"
 	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/eval"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/quantity"
-	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/spf13/cobra"
 )
@@ -212,7 +212,7 @@ func (f *evalFlags) answers(cmd *cobra.Command, table string, rows []eval.Row, m
 		Run: func(ctx context.Context, w eval.Workload, card *gpu.Profile, r trace.Recording) (*trace.Bundle, error) {
 			command := append([]string{python, scriptOf(folder, w)}, strings.Fields(w.Arguments)...)
 			result, err := probe.Run(ctx, probe.Options{
-				Command: command, GPU: card, Budget: f.timeout, Recording: r, NoSandbox: f.noSandbox, Quick: true, Version: release.Version(),
+				Command: command, GPU: card, Budget: f.timeout, Recording: r, NoSandbox: f.noSandbox, Quick: true, Version: buildinfo.Version(),
 			})
 			return result.Bundle, err
 		},

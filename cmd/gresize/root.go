@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/answer"
+	"github.com/gresize/gresize/estimator/buildinfo"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity/flags"
-	"github.com/gresize/gresize/estimator/release"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -105,7 +105,7 @@ EXIT STATUS
   5  estimate: the command failed`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Version:       release.Version(),
+		Version:       buildinfo.Version(),
 		Args:          noArguments,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -32,9 +32,9 @@ import (
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
 	"github.com/gresize/gresize/estimator/account"
+	"github.com/gresize/gresize/estimator/buildinfo"
 	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/quantity"
-	"github.com/gresize/gresize/estimator/release"
 	"github.com/gresize/gresize/slurm/client"
 )
 
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	if *version {
-		fmt.Fprintln(stdout, "gresized version", release.Version())
+		fmt.Fprintln(stdout, "gresized version", buildinfo.Version())
 		return exitOK
 	}
 	if check {
@@ -239,7 +239,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	}
 	keeper := actuals.NewKeeper(actuals.Config{Log: log, Slurm: slurm, Calibrator: calibrator, Requeue: c.OOM.Requeue, Heartbeat: beats, Logger: logger})
 	manager := jobs.New(jobs.Config{
-		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version, Release: release.Version(),
+		Settings: settingsOf(cards, probeListener.Addr().String()), Version: version, Release: buildinfo.Version(),
 		Log: log, Spool: files, Slurm: slurm, Launcher: patientLauncher{&launch.Client{Path: c.Probe.LaunchSocket, Timeout: launchTimeout}},
 		Estimator: newPatientEstimator(estimators, c.Estimators), EstimatorName: c.Estimators[0].Name, Heartbeat: beats, Numbers: life, Margins: calibrator, Logger: logger, Failpoint: failpoint(),
 	})
@@ -256,7 +256,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	probes.Handle(epilog.PathExplain, explainHandler(log, munge, logger))
 	var submits *server.Server
 	working := &alive{beats: beats, manager: manager, log: log}
-	counters := metrics.New(metrics.Build{Version: release.Version(), Slurm: version.String()}, metrics.Live{
+	counters := metrics.New(metrics.Build{Version: buildinfo.Version(), Slurm: version.String()}, metrics.Live{
 		OpenJobs: manager.OpenJobs, OpenProbes: manager.OpenProbes, Refused: func() int64 { return submits.Refused.Load() },
 		Mode: func() string { return string(manager.Mode()) }, States: slices.Concat(jobs.OpenStates, jobs.LastStates), Ready: working.ready, Backlog: manager.Backlog,
 		ProbesFailing: func() (bool, int, int64) {
@@ -278,7 +278,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 		return errors.Join(err, probeListener.Close())
 	}
 	working.submit = listener.Addr()
-	decisions, err := openPage(ctx, c, daemonParts{version: release.Version(), slurm: version.String(), files: files, reader: bundles, manager: manager, refused: submits.Refused.Load, ready: working.check,
+	decisions, err := openPage(ctx, c, daemonParts{version: buildinfo.Version(), slurm: version.String(), files: files, reader: bundles, manager: manager, refused: submits.Refused.Load, ready: working.check,
 		words: c.Words, logger: logger})
 	if err != nil {
 		return errors.Join(err, probeListener.Close(), listener.Close())

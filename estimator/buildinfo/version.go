@@ -1,5 +1,5 @@
-// Package release says which build of gresize a program is. It is apart so that the smallest program can say so without the rest.
-package release
+// Package buildinfo says which build of gresize a program is. It is apart so that the smallest program can say so without the rest.
+package buildinfo
 
 import "runtime/debug"
 
