@@ -28,8 +28,8 @@ func newSimulateCommand() *cobra.Command {
 	var flags simulateFlags
 	cmd := &cobra.Command{
 		Use:   "simulate FILE [--capacity SIZE] [--alloc-conf SETTINGS] [--torch-version VERSION] [--check]",
-		Short: "Replay the memory requests of a recorded job on another card or with other settings",
-		Long: `Replays recorded memory requests through an exact model of PyTorch's caching
+		Short: "Run the memory requests of a recorded job again, on another card or with other settings",
+		Long: `Runs recorded memory requests again through an exact model of PyTorch's caching
 allocator. FILE is a trace bundle, a PyTorch memory snapshot (a pickle of
 torch.cuda.memory._dump_snapshot), or a recorded allocator trace.
 

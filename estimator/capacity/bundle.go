@@ -11,7 +11,7 @@ import (
 const minimumOps = 10_000_000
 
 // Complete adds what the record of each rank's requests tells, to the end of a run that was not cut off by the card: the smallest card, and what the rank
-// takes where the driver gives addresses in another order. A rank whose record cannot be replayed goes without: that is two figures less, and no reason
+// takes where the driver gives addresses in another order. A rank whose record cannot be simulated goes without: that is two figures less, and no reason
 // to doubt the others.
 func Complete(e *estimator.Estimate, b *trace.Bundle) {
 	if b.Manifest.Outcome != trace.Stopped && b.Manifest.Outcome != trace.Completed {

@@ -80,7 +80,7 @@ func fromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, t
 // FromHistory makes a program of a history that began with an empty allocator, and whose final state was not recorded.
 func FromHistory(h *events.History, version allocator.Version, name string) (*Program, error) {
 	if h.Lost > 0 {
-		return nil, fmt.Errorf("%s: the recording had no room for %d requests: it begins in mid-run and cannot be replayed", name, h.Lost)
+		return nil, fmt.Errorf("%s: the recording had no room for %d requests: it begins in mid-run and cannot be simulated", name, h.Lost)
 	}
 	if h.PrivatePools {
 		return nil, fmt.Errorf("%s: some requests went to a private pool (CUDA graphs or MemPool): the history does not say which", name)
