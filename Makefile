@@ -94,13 +94,13 @@ nightly: setup build ## What takes too long for every change: more PyTorch relea
 	@tools/setup jax $(NIGHTLY_JAX)
 	@tools/setup triton $(TEST_TORCH)
 	@tools/setup $(NIGHTLY_SLURM) clean-root container-host container-image
+	@tools/setup vm
 	@tools/setup browser
 	@tools/setup recipes
 	@tools/setup prometheus
 	@tools/setup journald
 	@GRESIZE_SLURM_RELEASE="$(TEST_SLURM:slurm-%=%)" tools/own-root $(GO) test -p 1 -race -timeout 90m ./...
 	@PYTHONPATH="$$(tools/accuracy/overlay 2.11.0 lightning scikit-learn)" tools/own-root $(GO) test -timeout 60m -run '^TestCasesOfLibraries$$' ./estimator/vgpu
-	@tools/own-root $(GO) test -timeout 60m -run '^TestTable$$' ./slurm/rewrites
 	@tools/slurmroot/releases
 	@GRESIZE_DIFFERENTIAL_EVENTS=10000000 tools/own-root $(GO) test -p 1 -timeout 10h -run Differential -v ./estimator/allocator/replay
 	@tools/own-root ./examples/tour/run

@@ -33,13 +33,15 @@ func otherRelease(t *testing.T, release string, keepFeatures bool, change func(*
 	t.Helper()
 	build, err := buildFake()
 	must(t, err)
-	root := minicluster.RootForTest(t, release)
-	plugin := t.TempDir()
-	if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin, minicluster.IncludeArgument(root)).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	cluster := minicluster.Default()
-	cluster.Root, cluster.Plugin = root, filepath.Join(plugin, "job_submit_gresize.so")
+	cluster.Root = minicluster.RootForTest(t, release)
+	// Another process that made the folder made the plugin, too.
+	plugins := filepath.Join(build, "plugin", release)
+	if os.Getenv(builtVariable) == "" {
+		plugins = t.TempDir()
+		buildPlugin(t, plugins, cluster.Root)
+	}
+	cluster.Plugin = filepath.Join(plugins, "job_submit_gresize.so")
 	for i := range cluster.Nodes {
 		if !keepFeatures {
 			cluster.Nodes[i].Features = nil
@@ -48,6 +50,14 @@ func otherRelease(t *testing.T, release string, keepFeatures bool, change func(*
 	options := site.Options{Build: build, Cluster: cluster, Mode: "enforce", Hold: time.Minute}
 	change(&options)
 	return started(t, options)
+}
+
+// buildPlugin builds the plugin for the release in a root.
+func buildPlugin(t *testing.T, dir, root string) {
+	t.Helper()
+	if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+dir, minicluster.IncludeArgument(root)).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
 }
 
 // takesMemory holds 60 MB of host memory for some samples of jobacct_gather.

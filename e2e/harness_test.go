@@ -22,8 +22,14 @@ import (
 // fakeBuilt says whether buildFake has left a folder.
 var fakeBuilt bool
 
+// builtVariable names a folder that buildFake has made in another process.
+const builtVariable = "GRESIZE_E2E_BUILT"
+
 // buildFake makes a build folder with a daemon that has failpoints and a probe that says what it is told. It is made once.
 var buildFake = sync.OnceValues(func() (string, error) {
+	if made := os.Getenv(builtVariable); made != "" {
+		return made, nil
+	}
 	fakeBuilt = true
 	dir, err := os.MkdirTemp("", "gresize-e2e-build-")
 	if err != nil {

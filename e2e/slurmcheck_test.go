@@ -39,9 +39,7 @@ func TestSlurmCheck(t *testing.T) {
 	for _, release := range minicluster.KnownReleases() {
 		t.Run("plugin "+release, func(t *testing.T) {
 			root := minicluster.RootForTest(t, release)
-			if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+filepath.Join(dir, release), minicluster.IncludeArgument(root)).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			buildPlugin(t, filepath.Join(dir, release), root)
 			here = append(here, release)
 		})
 	}
@@ -72,9 +70,7 @@ func TestSlurmCheckOfRunningDaemons(t *testing.T) {
 			options := minicluster.Default()
 			options.Root, options.Accounting = minicluster.RootForTest(t, name), true
 			plugin := t.TempDir()
-			if out, err := exec.Command("make", "-s", "-C", "../slurm/plugin", "OUT="+plugin, minicluster.IncludeArgument(options.Root)).CombinedOutput(); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			buildPlugin(t, plugin, options.Root)
 			options.Plugin = filepath.Join(plugin, "job_submit_gresize.so")
 			c := minicluster.ForTest(t, options)
 			program, err := c.Install(filepath.Join(tool, "gresize"))

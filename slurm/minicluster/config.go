@@ -98,8 +98,13 @@ func (c *Cluster) slurmConf() string {
 		set("SlurmctldParameters", "enable_configless")
 	}
 	set("CommunicationParameters", "NoCtldInAddrAny,NoInAddrAny")
-	set("ProctrackType", "proctrack/linuxproc")
-	set("TaskPlugin", "task/none")
+	if c.opts.Cgroup2 {
+		set("ProctrackType", "proctrack/cgroup")
+		set("TaskPlugin", "task/cgroup")
+	} else {
+		set("ProctrackType", "proctrack/linuxproc")
+		set("TaskPlugin", "task/none")
+	}
 	if c.opts.Accounting {
 		set("JobAcctGatherType", "jobacct_gather/linux")
 		set("JobAcctGatherFrequency", "task=1")
@@ -262,9 +267,13 @@ func (c *Cluster) gresTypes() []string {
 	return types
 }
 
-// cgroupConf keeps slurmd from looking for cgroups, without which it dies: each release has its own word for that, and the oldest looks for none.
-func cgroupConf(v release.Version) string {
+// cgroupConf has the nodes keep jobs in cgroups of version 2, or keeps slurmd from looking for cgroups, without which it dies: each release has its own word for that, and the oldest looks
+// for none. The CPUs of the nodes are invented, and devices are not told apart by their numbers, so of these no cgroup is made.
+func (c *Cluster) cgroupConf() string {
+	v := c.version
 	switch {
+	case c.opts.Cgroup2:
+		return "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\nConstrainRAMSpace=yes\n"
 	case release.CgroupDisabled.In(v):
 		return "CgroupPlugin=disabled\n"
 	case release.CgroupPlugin.In(v):

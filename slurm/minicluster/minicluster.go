@@ -62,6 +62,8 @@ type Options struct {
 	SlurmAuth bool
 	// Configless has the nodes ask slurmctld for its configuration, of which they have no file. It needs a Root.
 	Configless bool
+	// Cgroup2 keeps jobs in cgroups of version 2, within the memory that they asked for. It needs a machine on which all cgroups are of version 2 (tools/slurmroot/in-vm), and Slurm 22.05.
+	Cgroup2 bool
 	// GPUPlugin is a gpu_generic.so in the place of Slurm's own, or empty. It is copied.
 	GPUPlugin string
 	// Accounting runs slurmdbd with a MariaDB of the cluster's own, an account and limits that are enforced. It needs a Root that has them, and
@@ -411,7 +413,7 @@ func (c *Cluster) writeFiles() error {
 		}
 		files = append(files, file{"etc/hosts", text, 0o644})
 	}
-	if text := cgroupConf(c.version); text != "" {
+	if text := c.cgroupConf(); text != "" {
 		files = append(files, file{"etc/cgroup.conf", text, 0o644})
 	}
 	for _, f := range files {

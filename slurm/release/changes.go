@@ -36,11 +36,12 @@ var (
 	Stepmgr        = &Change{Version{24, 5, 0}, "SlurmctldParameters=enable_stepmgr: a job's own node makes its steps", "RELEASE_NOTES of 24.05"}
 	AuthSlurm      = &Change{Version{23, 11, 0}, "AuthType=auth/slurm, without munge", "RELEASE_NOTES of 23.11"}
 	CgroupPlugin   = &Change{Version{21, 8, 0}, "cgroup.conf has CgroupPlugin", "src/interfaces/cgroup.c"}
+	Cgroup2        = &Change{Version{22, 5, 0}, "CgroupPlugin=cgroup/v2", "RELEASE_NOTES of 22.05"}
 	CgroupDisabled = &Change{Version{24, 5, 0}, "CgroupPlugin=disabled", "src/interfaces/cgroup.c"}
 )
 
 // Changes are all of them, and below them those that gresize meets without asking for the release: what it does is right on both sides.
-var Changes = []*Change{GresColon, CgroupPlugin, Shards, Prefer, TresPerTask, RateLimit, GPUMemory, ReplacesGres, GresSlash, AuthSlurm, TaskEquals, CgroupDisabled, Stepmgr, ThreeBack, BindingHidesShards}
+var Changes = []*Change{GresColon, CgroupPlugin, Cgroup2, Shards, Prefer, TresPerTask, RateLimit, GPUMemory, ReplacesGres, GresSlash, AuthSlurm, TaskEquals, CgroupDisabled, Stepmgr, ThreeBack, BindingHidesShards}
 
 // Met are changes that gresize is built around: nothing asks for them.
 var Met = []*Change{
@@ -57,6 +58,7 @@ var Met = []*Change{
 	{Version{25, 11, 0}, "scontrol show job prints SubmitLine as it was typed, and StdErr empty where none was given: squeue is read instead", "src/scontrol/info_job.c"},
 	{Version{25, 11, 0}, "jobs have the state EXPEDITING: what is not known to be an end is none", "src/common/slurm_protocol_defs.c, job_state_string"},
 	{Version{26, 5, 0}, "squeue prints a user id above 2^31 as it is, not as a negative number; both are read", "src/squeue/print.c, _print_job_user_id"},
+	{Version{26, 5, 0}, "a job's cgroup has a name of Slurm's own, and no longer job_ID: `gresize probe check` knows the step below it", "src/plugins/cgroup/v2/cgroup_v2.c; run on 24.11.5 and 26.05.5"},
 }
 
 // Markdown is the page docs/releases.md.

@@ -284,10 +284,13 @@ func (r *Report) surroundings(mounts []mount) {
 	if text, err := os.ReadFile("/etc/pam.d/sshd"); err == nil && bytes.Contains(text, []byte("pam_slurm_adopt")) {
 		r.add(OK, "pam_slurm_adopt", "", "is about logins: a probe is a job. What is tried here over ssh has the limits of the job that the login was given to")
 	}
-	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil && bytes.Contains(text, []byte("/job_")) {
+	if text, err := os.ReadFile("/proc/self/cgroup"); err == nil && inSlurmJob(text) {
 		r.add(OK, "job", "", "this runs in a Slurm job, whose bounds on memory hold for a probe, too")
 	}
 }
+
+// inSlurmJob says whether /proc/self/cgroup is that of a step. The job above it has its id in its name up to 25.11, and from 26.05 on another name of Slurm's own.
+func inSlurmJob(cgroup []byte) bool { return bytes.Contains(cgroup, []byte("/step_")) }
 
 // glibc: the part in the job needs one of some age.
 func (r *Report) glibc(ctx context.Context) {

@@ -136,3 +136,18 @@ func FuzzParseMounts(f *testing.F) {
 	f.Add("1 1 8:1 / / rw - ext4 /dev/sda rw\n")
 	f.Fuzz(func(_ *testing.T, text string) { parseMounts(strings.NewReader(text)) })
 }
+
+// TestInSlurmJob has the cgroups of steps as slurmstepd of 24.11 and 26.05 made them, and one of version 1.
+func TestInSlurmJob(t *testing.T) {
+	for text, want := range map[string]bool{
+		"0::/system.slice/gpu1_slurmstepd.scope/job_1/step_batch/user/task_0\n":      true,
+		"0::/system.slice/gpu1_slurmstepd.scope/sEA5M8KYV4HM00/step_0/user/task_0\n": true,
+		"9:name=systemd:/\n4:memory:/slurm/uid_1001/job_7/step_0/task_0\n0::/\n":     true,
+		"0::/user.slice/user-1001.slice/session-3.scope\n":                           false,
+		"0::/system.slice/slurmd.service\n":                                          false,
+	} {
+		if got := inSlurmJob([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
