@@ -72,12 +72,12 @@ type JAX struct {
 	Computations []Computation `json:"computations"`
 	ValuesRead   int64         `json:"values_read"`
 	ArraysRead   int64         `json:"arrays_read"`
-	// Decisions counts arrays that Python took for true or false, or for an index.
-	Decisions     int64   `json:"decisions"`
-	GoesOn        bool    `json:"goes_on"`
-	HostPeakBytes int64   `json:"host_peak_bytes"`
-	BeganUnix     float64 `json:"began_unix"`
-	WallSeconds   float64 `json:"wall_seconds"`
+	// Values says how the process was answered where it read what only a kernel could have known.
+	Values        ValuesSide `json:"values"`
+	GoesOn        bool       `json:"goes_on"`
+	HostPeakBytes int64      `json:"host_peak_bytes"`
+	BeganUnix     float64    `json:"began_unix"`
+	WallSeconds   float64    `json:"wall_seconds"`
 }
 
 // ParseJAX reads and checks the report of the Python layer for JAX.
@@ -97,7 +97,7 @@ func ParseJAX(data []byte) (*JAX, error) {
 			return nil, errors.New("wall_seconds or began_unix: out of range")
 		}
 	}
-	counts, sizes := []int64{j.ValuesRead, j.ArraysRead, j.Decisions}, []int64{j.HostPeakBytes}
+	counts, sizes := []int64{j.ValuesRead, j.ArraysRead}, []int64{j.HostPeakBytes}
 	for i, d := range j.Devices {
 		if d.Index < 0 || d.Index >= maxDevicesInOne {
 			return nil, fmt.Errorf("devices: index %d", d.Index)
@@ -118,7 +118,7 @@ func ParseJAX(data []byte) (*JAX, error) {
 	if j.Exception != nil {
 		j.Exception.Type, j.Exception.Text = clip(j.Exception.Type), clip(j.Exception.Text)
 	}
-	return &j, checkNumbers(counts, sizes)
+	return &j, errors.Join(j.Values.check(), checkNumbers(counts, sizes))
 }
 
 // onCard says that the process has begun to use a card.
@@ -139,7 +139,6 @@ type Pool struct {
 	Preallocates bool   `json:"preallocates"`
 	Interface    int    `json:"interface"`
 	Processes    int    `json:"processes,omitempty"`
-	Decisions    int64  `json:"decisions,omitempty"`
 	// Beside says that PyTorch had memory of the same card.
 	Beside bool `json:"beside,omitempty"`
 }
@@ -152,14 +151,14 @@ func (p *Pool) check() error {
 	if p.Processes < 0 || p.Processes > maxWorld {
 		return fmt.Errorf("pool.processes: %d", p.Processes)
 	}
-	return checkNumbers([]int64{p.Decisions}, []int64{p.NeededBytes, p.ComputationBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
+	return checkNumbers(nil, []int64{p.NeededBytes, p.ComputationBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
 }
 
 // addPool puts what XLA's allocator had of a card into its report.
 func (r *rankReport) addPool(j *JAX, d JAXDevice, card *NativeDevice) {
 	pool := Pool{
 		Release: j.JAX, NeededBytes: d.PeakInUseBytes, LimitBytes: d.LimitBytes, HeldBytes: d.PeakPoolBytes,
-		Allocator: j.Allocator, Preallocates: j.Preallocates, Interface: j.Interface, Processes: j.Processes, Decisions: j.Decisions,
+		Allocator: j.Allocator, Preallocates: j.Preallocates, Interface: j.Interface, Processes: j.Processes,
 		Beside: r.PeakReservedBytes > 0,
 	}
 	for _, c := range j.Computations {
@@ -183,6 +182,14 @@ func (p *Pool) atLeast(bytes int64) int64 {
 		return 0
 	}
 	return int64(math.Ceil(float64(bytes) * float64(p.CardBytes) / float64(p.LimitBytes)))
+}
+
+// held is what so many bytes of an allocator take of a card: the smallest card of which they are its share, where it has one.
+func (p *Pool) held(reservedBytes, deviceBytes int64) int64 {
+	if card := p.atLeast(reservedBytes); card > 0 {
+		return card
+	}
+	return max(reservedBytes, deviceBytes)
 }
 
 // What XLA's choice of kernels, which is left out, may add: the workspace that cuBLAS is offered, by compute capability, and what the best-fit
@@ -239,9 +246,6 @@ func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
 				pool.HeldBytes>>20, p.Name, share)
 		}
 		a.lower(estimator.Exact, estimator.CodeShareOfCard, detail)
-	}
-	if pool.Decisions > 0 {
-		a.lower(estimator.Low, estimator.CodeValuesCompared, fmt.Sprintf("the program decided by arrays that it had read back, %d times: on a real GPU it may go another way", pool.Decisions))
 	}
 	if pool.Processes > 1 {
 		a.lower(estimator.Low, estimator.CodeRanksNotRun, fmt.Sprintf("one of %d processes was run", pool.Processes))

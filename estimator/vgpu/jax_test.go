@@ -70,7 +70,8 @@ func TestJAXReports(t *testing.T) {
 			confidence: estimator.Low, reasons: []string{"jax_with_torch"}, needed: 8 << 30, comfortable: 8<<30 + 1},
 		{name: "without a plugin, beside a card that PyTorch uses", jax: map[string]any{"plugin": nil, "backends": []string{"cpu"}, "devices": none}, torch: torch,
 			native: map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 2 << 30, "allocations": 9}}}, confidence: estimator.High, reasons: []string{"run_cut_short"}, needed: 2 << 30, comfortable: 2<<30 + 1},
-		{name: "decides by arrays", jax: map[string]any{"decisions": 3}, confidence: estimator.Low, reasons: []string{"values_compared"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "branches by arrays", jax: map[string]any{"values": map[string]any{"uses": map[string]int{"bool": 3}}}, confidence: estimator.Low, reasons: []string{"values_bounded"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "fetches floats", jax: map[string]any{"values": map[string]any{"uses": map[string]int{"fetched": 3}}}, confidence: estimator.High, reasons: []string{"values_bounded"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "a release that nobody tried", jax: map[string]any{"jax": "0.99.0"}, confidence: estimator.High, reasons: []string{"unknown_release"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "an interface that nobody knows", jax: map[string]any{"interface": -1}, confidence: estimator.Unknown, reasons: []string{"unknown_release"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "one of several processes", jax: map[string]any{"processes": 4}, confidence: estimator.Low, reasons: []string{"ranks_not_run"}, needed: 6 << 30, comfortable: 8 << 30},
@@ -141,7 +142,7 @@ func TestJAXReportsAreChecked(t *testing.T) {
 		"negative steps":           {"steps": -1},
 		"negative time":            {"wall_seconds": -1},
 		"too many processes":       {"processes": 1 << 30},
-		"negative decisions":       {"decisions": -1},
+		"negative uses":            {"values": map[string]any{"uses": map[string]int{"bool": -1}}},
 	} {
 		if _, err := ParseJAX(jaxReport(t, 7, changes)); err == nil {
 			t.Errorf("%s: taken", name)
@@ -232,12 +233,63 @@ print("said", said.argument_size_in_bytes + said.output_size_in_bytes + said.tem
 	}
 }
 
+// TestJAXGoesByWhatItReads: a program that goes by what it reads back, by whatever way, goes another way on another side. What it prints decides nothing,
+// and what it has put on the card itself reads as it is.
+func TestJAXGoesByWhatItReads(t *testing.T) {
+	const program = `
+import jax, jax.numpy as jnp, numpy as np
+print("own", int(jax.device_put(np.int32(7))))
+losses = jax.jit(lambda x: x * x)(jnp.ones((64,)))
+loss, count = losses[3], jnp.argmax(losses)
+print(loss, f"{loss:.3f}", losses, count)
+print("ways", [float(loss) < 0.5, loss.item() < 0.5, bool(np.asarray(losses).max() < 0.5), bool(loss > 0.5), int(count) > 50])
+if float(losses.mean()) < 0.5:
+    kept = jax.block_until_ready(jnp.ones((1 << 24,)))
+`
+	for _, release := range []string{"0.10.2", "0.4.38"} {
+		t.Run(release, func(t *testing.T) {
+			python := jaxPython(t, release)
+			needed := map[string]int64{}
+			for side, ways := range map[string]string{
+				PolicyLow: "ways [False, False, True, False, False]", PolicyHigh: "ways [True, True, False, True, True]",
+			} {
+				o := runInterpreter(t, python, 1, []string{"-c", program}, "GRESIZE_PROBE_QUICK=", "GRESIZE_VGPU_VALUES="+side)
+				if o.failed || len(o.ranks) != 1 || o.ranks[0].Pool == nil {
+					t.Fatalf("%+v\n%s", o.reports, o.output)
+				}
+				if !strings.Contains(o.output, ways) || !strings.Contains(o.output, "own 7") {
+					t.Errorf("side %s goes %s, want %s", side, o.output, ways)
+				}
+				if want, got := map[string]int64{"fetched": 4, "bool": 1, "unbounded": 1}, o.ranks[0].Coverage.Values.Uses; !maps.Equal(got, want) {
+					t.Errorf("uses %v, want %v", got, want)
+				}
+				needed[side] = o.ranks[0].Pool.NeededBytes
+			}
+			if more := needed[PolicyHigh] - needed[PolicyLow]; more < 63*mib {
+				t.Errorf("the other side needs %d more", more)
+			}
+		})
+	}
+}
+
 // TestJAXFull runs out of the card's share, as a real program does.
 func TestJAXFull(t *testing.T) {
 	const program = "import jax.numpy as jnp\nkept = [jnp.ones((1 << 30,)).block_until_ready() for _ in range(40)]\n"
 	o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"-c", program}, "GRESIZE_PROBE_QUICK=")
 	if !o.failed || !o.reports.OutOfMemory || !strings.Contains(o.output, "RESOURCE_EXHAUSTED") {
 		t.Errorf("%+v\n%s", o.reports, o.output)
+	}
+}
+
+// TestJAXWithDoubles: the program's own switch makes its numbers twice as wide, and its need with them.
+func TestJAXWithDoubles(t *testing.T) {
+	const program = "import jax.numpy as jnp\nkept = jnp.ones((1 << 25,)).block_until_ready()\nprint(kept.dtype)\n"
+	o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"-c", program}, "GRESIZE_PROBE_QUICK=", "JAX_ENABLE_X64=1")
+	if o.failed || len(o.ranks) != 1 || o.ranks[0].Pool == nil || !strings.Contains(o.output, "float64") {
+		t.Fatalf("%+v\n%s", o.reports, o.output)
+	}
+	if needed := o.ranks[0].Pool.NeededBytes; needed < 256*mib || needed > 257*mib {
+		t.Errorf("needed %d for 256 MiB of doubles", needed)
 	}
 }
 

@@ -167,7 +167,7 @@ func (r *rankReport) ofJAX(j *JAX) {
 	r.Reason, r.Steps, r.Flat = j.Reason, j.Steps, j.Flat
 	r.HostPeakBytes, r.BeganUnix, r.WallSeconds = j.HostPeakBytes, j.BeganUnix, j.WallSeconds
 	if r.Coverage.Torch == "" {
-		r.Coverage.KnownRelease = true
+		r.Coverage.KnownRelease, r.Coverage.Values = true, j.Values
 	}
 }
 

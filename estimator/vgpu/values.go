@@ -299,7 +299,7 @@ func (r *rankReport) widen(k *estimator.Rank, capacity int64) {
 	var least, most int64
 	full := false
 	for _, side := range r.sides()[1:] {
-		more := max(side.PeakReservedBytes, side.PeakDeviceBytes) - max(r.PeakReservedBytes, r.PeakDeviceBytes)
+		more := r.Pool.held(side.PeakReservedBytes, side.PeakDeviceBytes) - r.Pool.held(r.PeakReservedBytes, r.PeakDeviceBytes)
 		if side.ended() || more > 0 {
 			least, most = min(least, more), max(most, more)
 			k.ComfortableLowBytes = max(k.ComfortableBytes+least, 0)

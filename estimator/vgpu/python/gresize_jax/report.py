@@ -130,7 +130,7 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
             "computations": [c.said() for c in sorted(computations, key=lambda c: -c.bytes())[:MOST_COMPUTATIONS]],
             "values_read": counts.values,
             "arrays_read": counts.arrays,
-            "decisions": watch.decisions,
+            "values": watch.reads.said(),
             "goes_on": goes_on,
             "host_peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "began_unix": round(watch.began_unix, 3),

@@ -1,7 +1,6 @@
 """Counts what XLA executes and decides when it has been seen for long enough."""
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import threading
@@ -9,7 +8,7 @@ import time
 
 from gresize_vgpu.process import guard, report_file, settings
 
-from . import pjrt, report
+from . import pjrt, reads, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -39,7 +38,7 @@ class Watch:
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.lock = threading.RLock()
-        self.decisions = 0
+        self.reads = reads.Reads()
         self.first_answer: tuple[float, float] | None = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)
         self.seen = 0  # computations
@@ -140,25 +139,13 @@ def _hook_visible():
         hardware.has_visible_nvidia_gpu = lambda: True
 
 
-def _hook_decision(watch, kind, name):
-    original = getattr(kind, name)
-
-    @functools.wraps(original)
-    def decide(self):
-        watch.decisions += 1
-        return original(self)
-
-    setattr(kind, name, decide)
-
-
 def start() -> None:
     """Called once jax has been imported."""
     import atexit
 
     watch = Watch()
     guard.quietly(_hook_visible)
-    for name in ("__bool__", "__index__"):
-        guard.quietly(_hook_decision, watch, sys.modules["jax._src.array"].ArrayImpl, name)
+    guard.quietly(watch.reads.hook, sys.modules["jax._src.array"])
     atexit.register(guard.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)
     threading.Thread(target=_budget, args=(watch,), name="gresize-jax", daemon=True).start()

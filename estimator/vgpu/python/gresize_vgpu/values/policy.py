@@ -24,19 +24,13 @@ SOME, MANY = 7, 100
 SHARES = 5
 
 
-class Policy:
-    """The side that this run takes. How many elements of a large mask are found is a
-    function of its shape alone, so that a backward pass gets what its forward pass got."""
+class Side:
+    """The side that this run takes, and the numbers that it says."""
 
-    def __init__(self, torch: Torch) -> None:
-        self.torch = torch
+    def __init__(self) -> None:
         wanted = os.environ.get("GRESIZE_VGPU_VALUES")
         self.side = wanted if wanted in (HALF, HIGH, OFF) else LOW
         self.reads = 0
-        self.calls = 0
-        self.healthy = 0  # above zero while PyTorch checks what a healthy run passes
-        self.generator = torch.Generator()
-        self.generator.manual_seed(0)
 
     def scalar(self) -> float:
         """A number as a loss would be: always a little better than before on the low side, always a little worse on the high one."""
@@ -54,6 +48,22 @@ class Policy:
         """A whole number of which nothing is known: another on each side, so that what is as large as it is shows. Of what a side fails at nothing is said."""
         return {HALF: max(read, SOME), HIGH: max(read, MANY)}.get(self.side, read)
 
+    def true(self) -> bool:
+        """The answer to a question about one value."""
+        return self.side == HIGH
+
+
+class Policy(Side):
+    """How many elements of a large mask are found is a function of its shape alone, so that a backward pass gets what its forward pass got."""
+
+    def __init__(self, torch: Torch) -> None:
+        super().__init__()
+        self.torch = torch
+        self.calls = 0
+        self.healthy = 0  # above zero while PyTorch checks what a healthy run passes
+        self.generator = torch.Generator()
+        self.generator.manual_seed(0)
+
     def mask(self, shape: Sequence[int], found: bool = True) -> Tensor:
         """Which elements a comparison finds: none, all, or every other one. found=False is the opposite question."""
         torch = self.torch
@@ -63,10 +73,6 @@ class Policy:
                 total *= n
             return (torch.arange(total, device="cpu") % 2 == 0).view(shape) == found
         return torch.full(shape, bool(self.healthy) or (self.side == HIGH) == found, dtype=torch.bool, device="cpu")
-
-    def true(self) -> bool:
-        """The answer to a question about one value."""
-        return self.side == HIGH
 
     def count(self, most: int) -> int:
         """How many of so many elements are found, where there are too many to tell one by one."""
