@@ -60,5 +60,12 @@ func parse(data []byte) (*Plan, error) {
 			before = m.Save
 		}
 	}
+	before := -1
+	for k, m := range p.State {
+		if m.State <= before || m.State > maxTensors || m.Bytes == 0 || m.Bytes > maxBytes || m.Gone < 0 || m.Gone > maxEvents || m.Back < -1 || m.Back > maxEvents || m.Back >= 0 && m.Back < m.Gone {
+			return nil, fmt.Errorf("state[%d]: %+v makes no sense", k, m)
+		}
+		before = m.State
+	}
 	return p, nil
 }

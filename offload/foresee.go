@@ -25,14 +25,38 @@ func (r *record) with(p *Plan) (*replay.Program, error) {
 	ops := slices.Clone(r.program.Ops)
 	blocks := r.program.Blocks
 	var changes []change
+	state := map[int]int32{} // number of a tensor of the state -> the block that it is in
 	for _, it := range r.saved.iterations {
 		moves := p.movesOf(it)
-		if len(moves) == 0 {
+		if len(moves) == 0 && len(p.State) == 0 {
 			continue
 		}
 		w, err := r.window(it)
 		if err != nil {
 			return nil, err
+		}
+		for _, m := range p.State {
+			block, ok := w.states[m.State]
+			if !ok || m.Gone >= len(w.steps) {
+				continue
+			}
+			life := r.lives.Blocks[w.of[block]]
+			made := &r.program.Ops[life.Start-1]
+			if _, moved := state[m.State]; !moved {
+				state[m.State] = made.Block
+			}
+			back, order := w.updates, len(w.steps)
+			if m.Back >= 0 && m.Back < len(w.steps) {
+				back, order = w.steps[m.Back], m.Back
+			}
+			again := replay.Op{Kind: replay.OpAlloc, Block: int32(blocks), Bytes: made.Bytes, Stream: made.Stream}
+			changes = append(changes, change{m.Gone, 0, replay.Insertion{At: w.from + w.steps[m.Gone], Op: replay.Op{Kind: replay.OpFree, Block: state[m.State]}}},
+				change{order, 1, replay.Insertion{At: w.from + back, Op: again}})
+			state[m.State] = int32(blocks)
+			if freed := int(life.End - 1); freed < len(ops) {
+				ops[freed].Block = int32(blocks)
+			}
+			blocks++
 		}
 		bySave := map[int]*storage{}
 		for i := range w.storages {

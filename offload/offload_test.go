@@ -54,7 +54,7 @@ func TestEqualToTheBit(t *testing.T) {
 		programs, steps = 60, 200
 	}
 	out, err := run("", strconv.Itoa(programs), strconv.Itoa(steps))
-	if err != nil || !strings.Contains(out, ", 0 wrong") || strings.Contains(out, " 0 moves") {
+	if err != nil || !strings.Contains(out, ", 0 wrong") || strings.Contains(out, " 0 moves") || strings.Contains(out, " 0 of states") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Log(strings.TrimSpace(out))
@@ -66,7 +66,7 @@ func TestEqualToTheBit(t *testing.T) {
 			t.Errorf("%s is not found: %v\n%s", fault, err, out)
 		}
 	}
-	if out, err := run("another plan", "3", "6"); err != nil || !strings.Contains(out, " 0 moves, 0 iterations followed, 0 wrong") {
+	if out, err := run("another plan", "3", "6"); err != nil || !strings.Contains(out, " 0 moves, ") || !strings.Contains(out, " 0 iterations followed, 0 wrong") {
 		t.Errorf("the plan of another program: %v\n%s", err, out)
 	}
 }
@@ -82,8 +82,9 @@ func TestFit(t *testing.T) {
 	has := func(f *Fitted, code string) bool {
 		return slices.ContainsFunc(f.After.Reasons, func(r estimator.Reason) bool { return r.Code == code })
 	}
+	expandable := false
 	fit := func(target int64) (*Fitted, error) {
-		return Fit(t.Context(), Request{Run: options, TargetBytes: target, Link: swap.PublishedLink, Tell: func(what string) { t.Log(what) }})
+		return Fit(t.Context(), Request{Run: options, TargetBytes: target, Expandable: expandable, Link: swap.PublishedLink, Tell: func(what string) { t.Log(what) }})
 	}
 	const mib = int64(1) << 20
 	f, err := fit(700 * mib)
@@ -104,8 +105,13 @@ func TestFit(t *testing.T) {
 	} else {
 		t.Log(err)
 	}
+	// The state of the optimizer leaves between its steps.
+	expandable, options.Command[1] = true, "momentum.py"
+	if f, err = fit(1200 * mib); err != nil || f.Plan == nil || len(f.Plan.State) == 0 || f.Carried.StateMoves < 3 {
+		t.Errorf("%v, before: %+v, after: %+v, %+v", err, f.Before, f.After, f.Carried)
+	}
 	// What fits where PyTorch gives back its cache fits, and says what it costs.
-	options.Command[1] = "cached.py"
+	expandable, options.Command[1] = false, "cached.py"
 	if f, err = fit(700 * mib); err != nil || f.Plan == nil || f.Plan.Moves() > 0 || !has(f, estimator.CodeNearCapacity) {
 		t.Errorf("%v, before: %+v, after: %+v", err, f.Before, f.After)
 	}
@@ -216,6 +222,9 @@ func TestBadPlans(t *testing.T) {
 		"moves back":  func(p *Plan) { p.Iterations[0].Moves[0].Back = 1 },
 		"moves bytes": func(p *Plan) { p.Iterations[0].Moves[0].Bytes = 0 },
 		"host_bytes":  func(p *Plan) { p.HostBytes = -1 },
+		"state twice": func(p *Plan) { p.State = []StateMove{{0, 5, 1, -1}, {0, 5, 1, -1}} },
+		"state back":  func(p *Plan) { p.State = []StateMove{{0, 5, 3, 1}} },
+		"state bytes": func(p *Plan) { p.State = []StateMove{{0, 0, 1, 3}} },
 	} {
 		p := valid()
 		change(p)
@@ -262,7 +271,8 @@ func FuzzReadSaved(f *testing.F) {
 {"begin":1,"at":[3,0]}
 {"save":0,"at":[4,0],"prefix":7,"address":4096,"bytes":2097152,"device":0}
 {"take":0,"of":1,"at":[9,2]}
-{"step":1,"at":[12,8]}
+{"updates":1,"at":[11,8]}
+{"step":1,"at":[12,8],"state":[[8192,1048576]]}
 `))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := readSaved(data)

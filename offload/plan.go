@@ -32,6 +32,8 @@ type Plan struct {
 	// Slowdown is the time that the moves add, as a share of BaseNanos; left out where the time of kernels is not known.
 	Slowdown   *utilization.Interval `json:"slowdown,omitempty"`
 	Iterations []Iteration           `json:"iterations"`
+	// State are the tensors of the optimizer's state that leave after each of its steps.
+	State []StateMove `json:"state,omitempty"`
 }
 
 // Iteration is one sequence of saved tensors.
@@ -44,6 +46,15 @@ type Iteration struct {
 // Move is a storage that goes to the host when tensor Save is saved. It has left by event Gone, and begins to come back at event Back.
 type Move struct {
 	Save  int    `json:"save"`
+	Bytes uint64 `json:"bytes"`
+	Gone  int    `json:"gone"`
+	Back  int    `json:"back"`
+}
+
+// StateMove is a tensor of the optimizer's state, by its number, that leaves the card after a step. It has left by event Gone of the iteration that follows, and begins to
+// come back at event Back; -1: before the next step.
+type StateMove struct {
+	State int    `json:"state"`
 	Bytes uint64 `json:"bytes"`
 	Gone  int    `json:"gone"`
 	Back  int    `json:"back"`
@@ -83,7 +94,7 @@ func (r *record) sequences() (order []*iteration) {
 		switch {
 		case !it.whole:
 			return 0 // it may have been cut off
-		case it.callsFrom >= 0 || it.callsTo >= 0:
+		case slices.ContainsFunc(it.events, func(e event) bool { return e.calls >= 0 }):
 			return 1
 		}
 		return 2
@@ -112,8 +123,9 @@ func (r *record) nothing(q Request) *Plan {
 	return p
 }
 
-// Moves is how many storages are moved in all its iterations.
+// Moves is how many storages are moved in all its iterations and between them.
 func (p *Plan) Moves() (n int) {
+	n = len(p.State)
 	for _, it := range p.Iterations {
 		n += len(it.Moves)
 	}
@@ -133,6 +145,7 @@ func (r *record) plan(ctx context.Context, o Options) (*Plan, error) {
 	clock := planning.DefaultClock
 	clock.StepNanos = int64(r.times.step.Value * 1e9)
 	bySize := map[uint64]int64{}
+	statePeak := int64(0)
 	for _, it := range order {
 		w, err := r.window(it)
 		if err != nil {
@@ -153,6 +166,9 @@ func (r *record) plan(ctx context.Context, o Options) (*Plan, error) {
 			}
 			out.Moves = w.moves(s)
 			w.hostBytes(out.Moves, bySize)
+			if state := w.stateMoves(s); w.peak > statePeak {
+				statePeak, p.State = w.peak, state
+			}
 			if s.BaseNanos > p.BaseNanos {
 				p.BaseNanos, p.TotalNanos, p.MovedBytes = s.BaseNanos, s.TotalNanos, int64(s.MovedBytes())
 				if p.Slowdown, err = r.slowdown(ctx, j, s, o.Link); err != nil {
@@ -161,6 +177,9 @@ func (r *record) plan(ctx context.Context, o Options) (*Plan, error) {
 			}
 		}
 		p.Iterations = append(p.Iterations, out)
+	}
+	for _, m := range p.State {
+		bySize[m.Bytes]++
 	}
 	for size, count := range bySize {
 		p.HostBytes += int64((size+hostAlignBytes-1)/hostAlignBytes*hostAlignBytes) * count

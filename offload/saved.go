@@ -48,7 +48,12 @@ type iteration struct {
 	alone map[int]int
 	// calls is how many operators of the step that was looked at had been called before and after; -1 in other steps.
 	callsFrom, callsTo int
+	// updates is where an optimizer's step begins; nil where none does before the next iteration.
+	updates *place
 }
+
+// stateTensor is a tensor of the optimizer's state after its last step.
+type stateTensor struct{ address, bytes uint64 }
 
 // Carried is what a process did with a plan.
 type Carried struct {
@@ -56,6 +61,7 @@ type Carried struct {
 	// Followed is how many iterations were those of the plan to their last saved tensor.
 	Followed   int64 `json:"followed"`
 	Moves      int64 `json:"moves"`
+	StateMoves int64 `json:"state_moves"`
 	MovedBytes int64 `json:"moved_bytes"`
 	// NoRoom counts storages that stayed since the host had no room, Late those that were wanted before they were on their way, Revived those that
 	// somebody else had kept on the card.
@@ -69,6 +75,8 @@ type Carried struct {
 type saved struct {
 	iterations []*iteration
 	carried    *Carried
+	// state is that of the one optimizer; empty where there are more.
+	state []stateTensor
 }
 
 // line is every form that a line may have.
@@ -86,6 +94,9 @@ type line struct {
 	Address uint64   `json:"address"`
 	Bytes   uint64   `json:"bytes"`
 	Carried *Carried `json:"carried_out"`
+	// Updates is the iteration in which an optimizer's step begins, State what it keeps after one: address and bytes.
+	Updates *int64       `json:"updates"`
+	State   *[][2]uint64 `json:"state"`
 }
 
 // readSaved reads the part PartSaved of a rank. An error names the line.
@@ -166,6 +177,21 @@ func (s *saved) add(l *line) error {
 	case l.Alone != nil:
 		if *l.Alone >= 0 && *l.Alone < last.saves() {
 			last.alone[*l.Alone] = len(last.events)
+		}
+		return nil
+	case l.Updates != nil:
+		last.updates = &l.At
+		return nil
+	case l.State != nil:
+		if len(*l.State) > maxTensors {
+			return fmt.Errorf("state: %d tensors", len(*l.State))
+		}
+		s.state = s.state[:0]
+		for _, t := range *l.State {
+			if t[0] == 0 || t[1] == 0 || t[1] > maxBytes {
+				return fmt.Errorf("state: %d bytes at %#x are impossible", t[1], t[0])
+			}
+			s.state = append(s.state, stateTensor{t[0], t[1]})
 		}
 		return nil
 	default:

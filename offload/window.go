@@ -21,6 +21,9 @@ type window struct {
 	of       []int          // by block: its number in the record
 	storages []storage
 	peak     int64
+	// states are the blocks of the optimizer's state, by their number in it; updates is the step before which they are wanted.
+	states  map[int]int
+	updates int
 }
 
 // storage is a block that autograd saved: step and event of its last save and of its first take.
@@ -47,8 +50,9 @@ func (r *record) window(it *iteration) (*window, error) {
 		w.to = len(r.program.Ops)
 	}
 	n := int64(w.to-w.from) + 2
-	at := map[uint64]int{} // address -> block of the window
-	place := map[int]int{} // block of the record -> block of the window
+	at := map[uint64]int{}      // address -> block of the window
+	place := map[int]int{}      // block of the record -> block of the window
+	lasting := map[uint64]int{} // address -> block that lives from the beginning to the end
 	load := make([]int64, n+1)
 	for i, b := range r.lives.Blocks {
 		start, end := max(b.Start-int64(w.from), 0), min(b.End-int64(w.from), n)
@@ -60,6 +64,12 @@ func (r *record) window(it *iteration) (*window, error) {
 		w.of = append(w.of, i)
 		load[start] += int64(b.SizeBytes)
 		load[end] -= int64(b.SizeBytes)
+		if start == 0 && end >= n-1 && b.Start > 0 && int(b.Start-1) < len(r.program.Answers) {
+			lasting[r.program.Answers[b.Start-1].Addr] = place[i]
+		}
+	}
+	if err := w.findState(r, lasting); err != nil {
+		return nil, err
 	}
 	sum := int64(0)
 	for _, l := range load {
@@ -115,6 +125,29 @@ func (r *record) window(it *iteration) (*window, error) {
 	return w, nil
 }
 
+// findState finds the optimizer's state, where each iteration of this name is followed by a step: with accumulated gradients, it is not known which one is.
+func (w *window) findState(r *record, lasting map[uint64]int) error {
+	for _, it := range r.saved.iterations {
+		if it.whole && it.last() == w.it.last() && it.updates == nil {
+			return nil
+		}
+	}
+	updates := w.to // where the record ends before
+	if w.it.updates != nil {
+		var err error
+		if updates, err = r.request(*w.it.updates); err != nil {
+			return err
+		}
+	}
+	w.updates, w.states = max(min(updates, w.to)-w.from, 0), map[int]int{}
+	for number, tensor := range r.saved.state {
+		if block, ok := lasting[tensor.address]; ok && tensor.bytes >= minMoveBytes && w.blocks[block].SizeBytes >= tensor.bytes {
+			w.states[number] = block
+		}
+	}
+	return nil
+}
+
 // movable says whether there is a time for which a storage could be away.
 func (w *window) movable(s *storage) bool {
 	b := w.blocks[s.block]
@@ -137,6 +170,11 @@ func (w *window) job(clock planning.Clock, gaps []float64) (*swap.Job, error) {
 	for i := range w.storages {
 		if s := &w.storages[i]; w.movable(s) {
 			j.Accesses[s.block] = []int32{int32(s.saveStep), int32(s.takeStep)}
+		}
+	}
+	for _, block := range w.states {
+		if w.updates > 1 {
+			j.Accesses[block] = []int32{0, int32(w.updates)}
 		}
 	}
 	return j, nil
@@ -165,23 +203,63 @@ func (w *window) lay(gaps []float64, stepNanos []int64) {
 	}
 }
 
+// An event lies behind the request before it: begins and ends say when that begins, and when it has ended.
+func (w *window) begins(p *swap.Plan, event int) int64 {
+	return p.Begins[min(w.steps[event], len(p.Begins)-1)]
+}
+
+func (w *window) ends(p *swap.Plan, event int) int64 {
+	return p.Begins[min(w.steps[event]+1, len(p.Begins)-1)]
+}
+
+// stateMoves are the trips of the optimizer's state, by events.
+func (w *window) stateMoves(p *swap.Plan) (moves []StateMove) {
+	byBlock := map[int32]int{}
+	for number, block := range w.states {
+		byBlock[int32(block)] = number
+	}
+	for _, m := range p.Moves {
+		number, ok := byBlock[m.Block]
+		if !ok {
+			continue
+		}
+		// The step that relies on its memory may come right behind: the last event before it.
+		gone, back := len(w.steps), len(w.steps)
+		for gone > 0 && (gone == len(w.steps) || w.ends(p, gone) >= m.OutEnd) {
+			gone--
+		}
+		if back--; back >= 0 && w.ends(p, back) <= m.InStart {
+			back = -1 // behind the last event
+		}
+		for back > gone && w.begins(p, back) > m.InStart {
+			back--
+		}
+		if gone < len(w.steps) {
+			moves = append(moves, StateMove{State: number, Bytes: m.SizeBytes, Gone: gone, Back: back})
+		}
+	}
+	slices.SortFunc(moves, func(a, b StateMove) int { return cmp.Compare(a.State, b.State) })
+	return moves
+}
+
 // moves turns trips by time into trips by events. What leaves is copied when it is saved first, so that a trip that was planned for later has left earlier.
-func (w *window) moves(p *swap.Plan) (moves []Move) {
+func (w *window) moves(p *swap.Plan) []Move {
+	moves := []Move{} // the layer wants a list
 	byBlock := map[int32]*storage{}
 	for i := range w.storages {
 		byBlock[int32(w.storages[i].block)] = &w.storages[i]
 	}
-	// An event lies behind the request before it: when that begins, and when it has ended.
-	begins := func(event int) int64 { return p.Begins[min(w.steps[event], len(p.Begins)-1)] }
-	ends := func(event int) int64 { return p.Begins[min(w.steps[event]+1, len(p.Begins)-1)] }
 	for _, m := range p.Moves {
 		s := byBlock[m.Block]
+		if s == nil {
+			continue // of the optimizer's state
+		}
 		gone := max(s.lastSave+1, s.alone)
-		for gone < s.firstTake && ends(gone) < m.OutEnd {
+		for gone < s.firstTake && w.ends(p, gone) < m.OutEnd {
 			gone++
 		}
 		back := s.firstTake
-		for back > gone && begins(back) > m.InStart {
+		for back > gone && w.begins(p, back) > m.InStart {
 			back--
 		}
 		if gone < s.firstTake {

@@ -13,10 +13,11 @@ import torch.utils.checkpoint
 
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from gresize_offload import copies, plan, sequence, swapper
+from gresize_offload import copies, plan, sequence, state, swapper
 
 FAULT = os.environ.get("FAULT", "")
 torch.set_num_threads(1)
+state.MIN_BYTES = 1
 
 
 class Model(copies.Host):
@@ -90,6 +91,11 @@ class Noted(sequence.Sequence):
     def __init__(self):
         super().__init__(torch, "cpu")
         self.iterations = []
+        self.state = []
+
+    def step(self, optimizer, *_):
+        super().step()
+        self.state = [t.untyped_storage().nbytes() for t in state.storages(torch, optimizer, "cpu")]
 
     def begun(self):
         self.now = {"prefixes": [], "storages": {}, "of": {}}
@@ -172,6 +178,8 @@ def run(seed, hooks, steps):
             seen += [p.grad.clone() for p in model.parameters() if p.grad is not None]
             optimizer.step()
             optimizer.zero_grad()
+        if number % 6 == 5:  # a checkpoint
+            seen += [v.clone() for values in optimizer.state_dict()["state"].values() for v in values.values()]
         seen.append(loss.detach().clone())
         if number % 7 == 6:  # a forward pass that never goes back
             model(torch.randn(16, 24), number)
@@ -193,7 +201,12 @@ def planned(noted, chance):
     if FAULT == "another plan":
         for it in iterations:
             it.prefixes[:] = [p ^ 1 for p in it.prefixes]
-    return plan.Plan(iterations, 1 << 30, 0, torch.__version__)
+    kept = []
+    for number, size in enumerate(noted.state):
+        if chance.random() < 0.7:
+            gone = chance.randint(0, 20)
+            kept.append(plan.StateMove(number, size, gone, chance.choice([-1, gone + chance.randint(0, 20)])))
+    return plan.Plan(iterations, 1 << 30, 0, torch.__version__, kept)
 
 
 def without(hooks, seed, steps):
@@ -222,7 +235,7 @@ def chunk(pool):
 
 
 def main(seeds, steps):
-    moves = followed = wrong = 0
+    moves = kept = followed = wrong = 0
     for seed in range(seeds):
         chance = random.Random(seed)
         plain = run(seed, None, steps)
@@ -246,8 +259,9 @@ def main(seeds, steps):
         gc.collect()
         assert layer.live == 0 and not layer.held, (seed, layer.live, len(layer.held))
         moves += layer.counts["moves"]
+        kept += layer.counts["state_moves"]
         followed += layer.counts["followed"]
-    print("%d programs of %d steps: %d moves, %d iterations followed, %d wrong" % (seeds, steps, moves, followed, wrong))
+    print("%d programs of %d steps: %d moves, %d of states, %d iterations followed, %d wrong" % (seeds, steps, moves, kept, followed, wrong))
     return 1 if wrong else 0
 
 

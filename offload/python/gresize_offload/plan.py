@@ -20,6 +20,15 @@ class Move:
         self.save, self.bytes, self.gone, self.back = save, size, gone, back
 
 
+class StateMove:
+    """A tensor of an optimizer's state, by its number, that leaves after a step: by which event, and at which it begins to come back; -1: before the next step."""
+
+    __slots__ = ("state", "bytes", "gone", "back")
+
+    def __init__(self, state, size, gone, back):
+        self.state, self.bytes, self.gone, self.back = state, size, gone, back
+
+
 class Iteration:
     """One sequence of saved tensors. prefixes names each by all up to it; moves are by the tensor with which the storage was first saved."""
 
@@ -30,10 +39,10 @@ class Iteration:
 
 
 class Plan:
-    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version")
+    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version", "state")
 
-    def __init__(self, iterations, host_bytes, target_bytes, torch_version):
-        self.iterations, self.host_bytes, self.target_bytes, self.torch_version = iterations, host_bytes, target_bytes, torch_version
+    def __init__(self, iterations, host_bytes, target_bytes, torch_version, state=()):
+        self.iterations, self.host_bytes, self.target_bytes, self.torch_version, self.state = iterations, host_bytes, target_bytes, torch_version, state
 
 
 def _number(value, name, least=0, most=1 << 48):
@@ -66,6 +75,17 @@ def _iteration(value, name):
     return Iteration(prefixes, moves)
 
 
+def _state(value):
+    moves = {}
+    for m in value if isinstance(value, list) else []:
+        number = _number(m.get("state") if isinstance(m, dict) else None, "plan.state.state", 0, MOST_TENSORS)
+        gone, back = _number(m.get("gone"), "plan.state.gone"), _number(m.get("back"), "plan.state.back", -1)
+        if number in moves or -1 < back < gone:
+            raise Refused("plan.state: tensor %d twice, or back before it has left" % number)
+        moves[number] = StateMove(number, _number(m.get("bytes"), "plan.state.bytes", 1), gone, back)
+    return list(moves.values())
+
+
 def parse(text):
     try:
         value = json.loads(text)
@@ -81,6 +101,7 @@ def parse(text):
         _number(value.get("host_bytes"), "plan.host_bytes"),
         _number(value.get("target_bytes"), "plan.target_bytes"),
         _get(value, "torch_version", str, "plan"),
+        _state(value.get("state")),
     )
 
 

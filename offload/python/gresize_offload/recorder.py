@@ -1,7 +1,7 @@
 """Notes what a plan is made from: which tensors autograd saves and takes back, in which order, and where in the allocator's history. It runs in a probe only."""
 from gresize_vgpu.record import memory_history, operators
 
-from . import sequence
+from . import sequence, state
 
 MOST_EVENTS = 400000
 
@@ -15,6 +15,7 @@ class Recorder(sequence.Sequence):
         self.lost = 0
         self.items = {}  # name of a storage -> tensors of it that autograd keeps
         self.shared = {}  # name of a storage that somebody else holds, too -> the tensor that it was saved with first
+        self.optimizers = set()
         self.holders = getattr(torch._C, "_storage_Use_Count", lambda name: 0)
 
     def _note(self, line):
@@ -55,10 +56,17 @@ class Recorder(sequence.Sequence):
             del self.items[name]
             self.shared.pop(name, None)
 
-    def step(self, *_):
-        super().step()
+    def updates(self, *_):
         if self.torch.cuda.is_initialized():
-            self._note({"step": self.iteration})
+            self._note({"updates": self.iteration})
+
+    def step(self, optimizer, *_):
+        super().step()
+        if not self.torch.cuda.is_initialized():
+            return
+        self.optimizers.add(id(optimizer))
+        kept = [t.untyped_storage() for t in state.storages(self.torch, optimizer, "cuda")] if len(self.optimizers) == 1 else []
+        self._note({"step": self.iteration, "state": [[s.data_ptr(), s.nbytes()] for s in kept]})
 
 
 def begin(torch):

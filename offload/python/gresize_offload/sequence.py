@@ -108,6 +108,9 @@ class Sequence:
             self.live -= 1
             self.forgotten(item)
 
+    def updates(self, *_):
+        """An optimizer is about to make a step."""
+
     def step(self, *_):
         self.stepped = True
 
@@ -139,4 +142,5 @@ class Sequence:
         torch._C._autograd._saved_tensors_hooks_enable = again
         from torch.optim import optimizer
 
+        optimizer.register_optimizer_step_pre_hook(self.updates)
         optimizer.register_optimizer_step_post_hook(self.step)

@@ -9,7 +9,7 @@ import bisect
 import json
 import os
 
-from . import copies, sequence
+from . import copies, sequence, state
 
 
 class Held:
@@ -46,15 +46,17 @@ class Swapper(sequence.Sequence):
         self.held = {}  # name of a storage -> Held
         self.due = []  # event, whether it comes back, order, what to do, Held
         self.order = 0
-        self.counts = {"iterations": 0, "followed": 0, "moves": 0, "moved_bytes": 0, "no_room": 0, "late": 0, "revived": 0}
+        self.counts = {"iterations": 0, "followed": 0, "moves": 0, "state_moves": 0, "moved_bytes": 0, "no_room": 0, "late": 0, "revived": 0}
+        self.state = state.State(self, plan.state)
 
     # -- the sequence
 
     def begun(self):
         due, self.due = self.due, []
-        for _, _, _, action, held in due:  # of an iteration that did not come to its end
-            if action == self.leave:
+        for _, back, _, action, held in due:  # of an iteration that did not come to its end
+            if not back:
                 action(held)
+        self.state.begun()
         self.counts["iterations"] += 1
         self.following = True
 
@@ -63,9 +65,18 @@ class Swapper(sequence.Sequence):
             _, _, _, action, held = self.due.pop(0)
             action(held)
 
-    def at(self, event, action, held):
+    def at(self, event, back, action, held):
         self.order += 1
-        bisect.insort(self.due, (event, action == self.fetch, self.order, action, held))
+        bisect.insort(self.due, (event, back, self.order, action, held))
+
+    def updates(self, *_):
+        with self.lock, self.torch.no_grad():
+            self.state.wanted()
+
+    def step(self, optimizer, *_):
+        super().step()
+        with self.lock, self.torch.no_grad():
+            self.state.stepped(optimizer)
 
     def saved(self, item, tensor):
         candidates = self.by_prefix.get((self.ordinal, self.prefix)) if self.following else None
@@ -81,8 +92,8 @@ class Swapper(sequence.Sequence):
             held = self.begin(storage, move) if move is not None and self.engine.usable() else None
             if held is None:
                 return
-            self.at(move.gone, self.leave, held)
-            self.at(max(move.back, move.gone), self.fetch, held)
+            self.at(move.gone, False, self.leave, held)
+            self.at(max(move.back, move.gone), True, self.fetch, held)
         elif held.storage is None:
             return  # it was away, and somebody still had it: this one keeps it
         held.items += 1
