@@ -144,6 +144,7 @@ func TestTheFirstAnswer(t *testing.T) {
 	}{
 		{"testdata/ahead.py", map[string]bool{"derived": true, "counts_epochs": true, "by_chance": true, "sizes_of_a_tuple": true, "another_epoch": true, "thaws_in_passing": true}},
 		{"testdata/lapse.py", map[string]bool{"a_search": true}}, // by a library's loop
+		{"testdata/found.py", map[string]bool{"grid_comprehended": true}},
 		{"testdata/usual.py", map[string]bool{"epochs": false, "step_counter": false, "gathers": false}},
 		{"testdata/later.py", map[string]bool{"grows_late": true, "validates_more_behind": true, "ordinary": false}},
 	} {

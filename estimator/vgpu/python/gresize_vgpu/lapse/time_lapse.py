@@ -49,6 +49,11 @@ def frozen(torch: Torch) -> list[str]:
     return ["%d MiB of parameters are frozen, and there was no time to see whether a later epoch frees them" % (sizes[False] >> 20)]
 
 
+def begun_anew(trainings: int) -> list[str]:
+    """In words, that one training has followed another where time was short."""
+    return ["a training followed another one, and there was no time to see whether more do"] if trainings else []
+
+
 class TimeLapse:
     """Whether the first answer is known, since when nothing new was seen, and how it ended."""
 

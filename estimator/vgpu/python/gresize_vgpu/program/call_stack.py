@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
     from gresize_types import Place
 
 MOST_HELD = 64
+COMPREHENSIONS = ("<dictcomp>", "<listcomp>", "<setcomp>", "<genexpr>")  # functions of their own before Python 3.12
 DEEPEST = 3
 
 _loops = {}  # filename -> its loops
@@ -109,6 +110,16 @@ def repeated(frame: FrameType | None) -> Iterator[Place]:
             if caller is None:
                 return
         frame = frame.f_back
+
+
+def comprehended(frames: Iterable[FrameType]) -> Iterator[Place]:
+    """(file, line) of comprehensions of the program's in each of whose turns a loop trains."""
+    trains = False
+    for frame in frames:
+        loops = loops_at(frame)
+        if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and _in_loop(frame)):
+            yield frame.f_code.co_filename, frame.f_lineno
+        trains = trains or bool(loops)
 
 
 def _in_loop(frame):

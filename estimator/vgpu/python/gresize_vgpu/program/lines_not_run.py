@@ -272,6 +272,11 @@ class Blocks:
         for filename, line in places:
             self._say(self.doubts, filename, line, "another call, by a library's loop, of ")
 
+    def turns_again(self, places: Collection[Place]) -> None:
+        """Comprehensions that train and whose first turn had not ended."""
+        for filename, line in places:
+            self._say(self.doubts, filename, line, "later turns of ")
+
     def _say(self, what, filename, line, before=""):
         text = "%s%s line %d" % (before, os.path.basename(filename), line)
         if len(what) < MOST_NAMED and text not in what:

@@ -60,7 +60,7 @@ class Watch:
         self.highest = {}  # device -> peaks that a reset of the counters would lose
         self.now: tuple[int, ...] = (0, 0, 0)  # bytes that are allocated on all devices, and that ever were; blocks of them
         self.optimizers = weakref.WeakSet()
-        self.optimizers_made, self.idle_at_first = 0, []
+        self.optimizers_made, self.made_at_first, self.idle_at_first = 0, 0, []
         self.optimizer_steps = weakref.WeakKeyDictionary()
         self.lock = threading.RLock()
         self.timed = 0  # the process whose time is kept
@@ -82,6 +82,7 @@ class Watch:
         self.frozen, self.larger = [], []  # in words
         self.afterwards = []  # places of the program that something else than its loop may come to
         self.passed, self.turns = lines_run.Passed(), call_stack.Turns()
+        self.comprehended = set()
         self.repeated = set()  # where functions begin that train, and that a library's loop calls
         self.held_functions, self.waiting = [], []  # codes of functions and loaders at hand, at the first answer
         self.networks = set()  # the names that they were seen to have
@@ -228,7 +229,7 @@ class Watch:
             self.stop("stopped")
             return
         self.peak_of_training = allocated
-        self.idle_at_first = [weakref.ref(o) for o in self._idle()]
+        self.idle_at_first, self.made_at_first = [weakref.ref(o) for o in self._idle()], self.optimizers_made
         report.write(self, "stopped")
         guard.quietly(self._write_lists)
         self.phases.go_on(self.lapse, self.loops)
@@ -245,6 +246,7 @@ class Watch:
         self.steps_in_all = self.loops.steps_in_all(self.phases.batches() if self.phases.fed else 0) if not call_stack.open_ended(frames) else program_counters.UNTOLD_STEPS
         self.held_functions = call_stack.held(frames)
         self.repeated = set(call_stack.repeated(frame))
+        self.comprehended = set(call_stack.comprehended(frames))
         self.waiting = unread_loaders.begun()
         if self.calls:
             self.calls.rows.hold(frames, [loader.dataset for loader in list(self.loaders.read)])
@@ -328,7 +330,7 @@ class Watch:
             self.figures = report.devices_of(self)
             self._look_at_blocks()
             if self.lapse.ended == "budget":
-                self.frozen = time_lapse.frozen(self.torch)
+                self.frozen = time_lapse.frozen(self.torch) + time_lapse.begun_anew(self.optimizers_made - self.made_at_first)
             if self.lapse.whole():
                 background.came()
             self.afterwards = background.places(self.ahead, self.children)
@@ -355,6 +357,8 @@ class Watch:
             looked.held(self.held_functions)
         if not self.lapse.whole():
             looked.called_again(self.repeated)
+            if self.optimizers_made == self.made_at_first or not self.lapse.active:
+                looked.turns_again(self.comprehended)
             looked.larger(self.loops.due())
         self.ahead = looked
 
