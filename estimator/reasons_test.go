@@ -1,8 +1,12 @@
 package estimator
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,6 +32,38 @@ func TestEveryReasonHasWordsAndEveryWordAReason(t *testing.T) {
 			t.Errorf("docs/estimate.md does not explain %s", code)
 		}
 	}
+	constants := codeConstants(t)
+	if len(constants) < 60 {
+		t.Errorf("%d constants were found", len(constants))
+	}
+	for name, code := range constants {
+		if meanings[code].text == "" {
+			t.Errorf("%s (%s) has no sentence among the meanings", name, code)
+		}
+	}
+}
+
+// codeConstants are the constants Code… of reasons.go.
+func codeConstants(t *testing.T) map[string]string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "reasons.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, "Code") || len(spec.Values) != 1 {
+			return true
+		}
+		if text, ok := spec.Values[0].(*ast.BasicLit); ok {
+			if code, err := strconv.Unquote(text.Value); err == nil {
+				found[spec.Names[0].Name] = code
+			}
+		}
+		return false
+	})
+	return found
 }
 
 func TestWordsOfAReason(t *testing.T) {
