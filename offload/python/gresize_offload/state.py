@@ -3,6 +3,13 @@
 A tensor of the state stays the object that it is; only its storage is given up and asked for again, so that a reader in between gets an error of PyTorch's and
 no other values. optimizer.state_dict() brings the state back first.
 """
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Tensor
 
 MIN_BYTES = 1 << 20  # of the smallest storage that is moved
 
@@ -23,6 +30,13 @@ class Away:
     """A tensor whose storage has a copy on the host. data are its bytes on the card; None once they have left."""
 
     __slots__ = ("tensor", "move", "host", "data", "stream", "out", "back")
+    tensor: Tensor
+    move: Any
+    host: Any
+    data: Tensor
+    stream: Any
+    out: Any
+    back: Any
 
 
 class State:
