@@ -21,3 +21,27 @@ func TestOtherSideThatRanOutOfTimeNamesTheBudget(t *testing.T) {
 		}
 	}
 }
+
+// TestSidesOfJAX: floats that JAX gives are plain, so they leave a doubt until another side has shown that they decide nothing; and no two runs of XLA are the
+// same to the byte.
+func TestSidesOfJAX(t *testing.T) {
+	const needs = 6 << 30
+	for _, c := range []struct {
+		name  string
+		other *OtherSide
+		want  estimator.Confidence
+	}{
+		{"one side", nil, estimator.Low},
+		{"no time for the other", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Timeout)}, estimator.Low},
+		{"the other fell", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Crashed), PeakAllocatedBytes: needs, PeakReservedBytes: needs}, estimator.Low},
+		{"the same", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 512, PeakReservedBytes: needs + 512}, estimator.High},
+		{"more", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 2*poolSameBytes, PeakReservedBytes: needs + 2*poolSameBytes}, estimator.Low},
+	} {
+		r := rankReport{Pool: &Pool{NeededBytes: needs}, PeakAllocatedBytes: needs, PeakReservedBytes: needs, Other: c.other}
+		r.Coverage.Values.Uses = map[string]int64{useFetched: 4}
+		a := answer{estimator.Estimate{Confidence: estimator.Exact}}
+		if a.judgeValues(&r); a.Confidence != c.want {
+			t.Errorf("%s: %s, want %s: %v", c.name, a.Confidence, c.want, a.Reasons)
+		}
+	}
+}
