@@ -151,7 +151,9 @@ func TestLife(t *testing.T) {
 		})
 		before, err := s.DaemonLog()
 		must(t, err)
-		must(t, syscall.Kill(s.Cluster.ControllerPID(), syscall.SIGSTOP))
+		controller := s.Cluster.ControllerPID()
+		must(t, syscall.Kill(controller, syscall.SIGSTOP))
+		t.Cleanup(func() { _ = syscall.Kill(controller, syscall.SIGCONT) }) // where it was not killed below, the next one needs it
 		must(t, syscall.Kill(s.DaemonPID(), syscall.SIGCONT))
 		waitUntil(t, patience, "slurmctld to have the request of sbatch", func() bool {
 			return slices.ContainsFunc(s.running("sbatch"), func(pid string) bool { return hasAsked(t, pid) })

@@ -28,8 +28,8 @@ import (
 // baseDir holds the sites: every user can enter it, and the sandbox of a probe sees it as it is.
 const baseDir = "/var/lib"
 
-// startTimeout bounds the wait for a daemon of ours to answer.
-const startTimeout = 20 * time.Second
+// startTimeout bounds the wait for a daemon of ours to answer, on a busy or an emulated machine, too.
+const startTimeout = time.Minute
 
 // Options say what the site is.
 type Options struct {
