@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@ enum { MAX_PATH = 4096, MAX_COMPUTATIONS = 4096, KNOWN_MAJOR = 0 };
 /* Places in the table. */
 enum {
 	ERROR_DESTROY = 0, EXECUTABLE_DESTROY = 40, EXECUTABLE_NAME = 41, LOADED_DESTROY = 50, LOADED_GET_EXECUTABLE = 51, LOADED_EXECUTE = 55,
-	BUFFER_TO_HOST = 70, EXECUTABLE_MEMORY = 96, NEEDED = 97
+	BUFFER_TO_HOST = 70, NEEDED, EXECUTABLE_MEMORY = 96, KNOWN
 };
 
 /* Every function takes a struct that begins with its own size and returns an error, or nothing. */
@@ -27,7 +28,7 @@ struct api {
 	size_t struct_size;
 	void *extensions;
 	struct { size_t struct_size; void *extensions; int major, minor; } version;
-	function *functions[NEEDED];
+	function *functions[KNOWN]; /* of an older release the last are not there */
 };
 
 struct error_arguments { size_t struct_size; void *extensions, *error; };
@@ -53,6 +54,11 @@ static struct computation computations[MAX_COMPUTATIONS];
 static unsigned computation_count;
 static uint64_t small_reads, large_reads, executions;
 
+static bool has(unsigned at)
+{
+	return table->struct_size >= offsetof(struct api, functions) + (at + 1) * sizeof(function *);
+}
+
 static bool succeeds(unsigned at, void *arguments)
 {
 	void *error = table->functions[at](arguments);
@@ -71,7 +77,7 @@ static void describe(struct computation *c)
 	if (!succeeds(LOADED_GET_EXECUTABLE, &get))
 		return;
 	memory.executable = name.executable = get.executable;
-	if (succeeds(EXECUTABLE_MEMORY, &memory)) {
+	if (has(EXECUTABLE_MEMORY) && succeeds(EXECUTABLE_MEMORY, &memory)) {
 		c->code_bytes = memory.code;
 		c->argument_bytes = memory.argument;
 		c->output_bytes = memory.output;
@@ -168,7 +174,7 @@ void gv_pjrt_watch(void)
 	*(void **)&get = dlsym(plugin, "GetPjrtApi");
 	api = get ? get() : NULL;
 	pthread_mutex_lock(&lock);
-	if (api && !table && api->version.major == KNOWN_MAJOR && api->struct_size >= sizeof *api) {
+	if (api && !table && api->version.major == KNOWN_MAJOR && api->struct_size >= offsetof(struct api, functions) + NEEDED * sizeof(function *)) {
 		execute = api->functions[LOADED_EXECUTE];
 		destroy = api->functions[LOADED_DESTROY];
 		to_host = api->functions[BUFFER_TO_HOST];

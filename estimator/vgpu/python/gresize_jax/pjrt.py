@@ -48,7 +48,7 @@ def computations() -> list[Computation]:
 
 def steps(found: list[Computation]) -> int:
     """How often the computation was executed that most bytes go through: a training step does so again and again, and what initialises a large model once."""
-    most = max(found, key=lambda c: c.bytes() * c.executions, default=None)
+    most = max(found, key=lambda c: (c.bytes() * c.executions, c.executions), default=None)  # an old release does not say the bytes
     return int(most.executions) if most is not None else 0
 
 
