@@ -32,4 +32,4 @@ for i in range(a.steps):
     x = rng.standard_normal((a.batch_size, a.width), dtype=np.float32)
     params, moments, l = step(params, moments, x, x)
     if i % 5 == 0:
-        print("step", i, "loss", float(l))
+        print("step", i, "loss", l)
