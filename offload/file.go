@@ -4,7 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/gresize/gresize/estimator/regular"
 )
 
 // Limits on a plan's file, which may come from a stranger. gresize_offload/plan.py has the same.
@@ -16,7 +17,7 @@ const (
 
 // ReadFile reads a plan and refuses one that makes no sense. An error names the file and the field.
 func ReadFile(path string) (*Plan, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

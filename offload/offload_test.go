@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -245,6 +246,17 @@ func TestBadPlans(t *testing.T) {
 		if out, err := layer.CombinedOutput(); err != nil || !bytes.Contains(out, []byte(path)) {
 			t.Errorf("%s: the layer: %v %s", name, err, out)
 		}
+	}
+}
+
+// TestAPipeIsNoPlan: nobody waits for the other end of a pipe that stands in a plan's place.
+func TestAPipeIsNoPlan(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "job.plan")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); err == nil || !strings.Contains(err.Error(), "a pipe and no regular file") {
+		t.Error(err)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
+	"unicode"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -82,8 +84,8 @@ func (i Info) Validate() error {
 	if len(i.Name) > maxNameBytes || !plainName.MatchString(i.Name) {
 		return fmt.Errorf("name: %.80q is no plain name of at most %d small letters, digits, _ and -", i.Name, maxNameBytes)
 	}
-	if i.Version == "" || len(i.Version) > maxNameBytes {
-		return fmt.Errorf("version: %.80q is empty or longer than %d bytes", i.Version, maxNameBytes)
+	if i.Version == "" || len(i.Version) > maxNameBytes || strings.ContainsFunc(i.Version, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return fmt.Errorf("version: %.80q is empty, longer than %d bytes, or not to be printed", i.Version, maxNameBytes)
 	}
 	return nil
 }

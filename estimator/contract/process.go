@@ -198,6 +198,10 @@ func (p *process) PluginToHost(network, address string) (string, string, error) 
 	if network != "unix" || filepath.Dir(address) != p.dir {
 		return "", "", fmt.Errorf("it listens at %.80q %.200q and not in its folder", network, address)
 	}
+	// A link would lead to another's socket.
+	if info, err := os.Lstat(address); err != nil || info.Mode().Type() != os.ModeSocket {
+		return "", "", fmt.Errorf("it says that it listens at %.200q, which is no socket", address)
+	}
 	return network, address, nil
 }
 

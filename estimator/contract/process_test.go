@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -32,9 +33,45 @@ func TestMain(m *testing.M) {
 	case "elsewhere":
 		fmt.Println("1|1|tcp|127.0.0.1:1|grpc|")
 		select {}
+	case "unending":
+		for {
+			_, _ = os.Stdout.WriteString(strings.Repeat("1|1|unix|", 1<<12))
+		}
+	case "far":
+		fmt.Println("1|1|unix|/run/munge/munge.socket.2|grpc|")
+		select {}
+	case "climbing":
+		dir, _ := os.Getwd()
+		fmt.Println("1|1|unix|" + dir + "/../../other.socket|grpc|")
+		select {}
+	case "linked":
+		dir, _ := os.Getwd()
+		_ = os.Symlink(os.Getenv(targetVariable), dir+"/s")
+		fmt.Println("1|1|unix|" + dir + "/s|grpc|")
+		select {}
+	case "odd name":
+		Serve(called{Name: "../vgpu\x1b[2J", Version: "1"})
+	case "long name":
+		Serve(called{Name: strings.Repeat("a", 900_000), Version: "1"})
+	case "no version":
+		Serve(called{Name: "teller"})
+	case "screen":
+		Serve(called{Name: "teller", Version: "1\x1b[2J\n2"})
 	default:
 		Serve(teller{})
 	}
+}
+
+// targetVariable names the socket to which a plugin leads its host.
+const targetVariable = "GRESIZE_TEST_TARGET"
+
+// called is an estimator that says this of itself.
+type called Info
+
+func (c called) Info() Info { return Info(c) }
+
+func (called) Estimate(context.Context, Request) (estimator.Estimate, error) {
+	return estimator.Estimate{}, errors.New("never asked")
 }
 
 // teller answers with what it sees of its process.
@@ -62,6 +99,19 @@ func (teller) Estimate(_ context.Context, r Request) (estimator.Estimate, error)
 			return estimator.Estimate{}, err
 		}
 		detail = strconv.Itoa(child.Process.Pid)
+	case "stop":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(time.Minute)
+	case "largest":
+		all := int64(1<<63 - 1)
+		return estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "teller", GPU: r.GPU.ID, Confidence: estimator.High,
+			Ranks: []estimator.Rank{{PeakAllocatedBytes: all, PeakReservedBytes: all, OutsideBytes: 1, ComfortableBytes: -all - 1, ComfortableHighBytes: all}}}, nil
+	case "ranks":
+		e := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: "teller", GPU: r.GPU.ID, Confidence: estimator.High}
+		e.Ranks = make([]estimator.Rank, estimator.MaxRanks+1)
+		return e, nil
+	case "error":
+		return estimator.Estimate{}, errors.New(strings.Repeat("\x1b[2J\nforged row ", 1<<15))
 	case "memory":
 		block := make([]byte, 1<<30)
 		for i := 0; i < len(block); i += 4096 {
@@ -121,6 +171,13 @@ func TestStartFaults(t *testing.T) {
 		"ends":       {Command{Path: "/bin/false"}, "it ended (exit status 1) before it said where it listens: is it an estimator plugin?"},
 		"silent":     {command(t, "silent"), ""},
 		"elsewhere":  {command(t, "elsewhere"), "127.0.0.1:1"},
+		"unending":   {command(t, "unending"), "it wrote"},
+		"far":        {command(t, "far"), "not in its folder"},
+		"climbing":   {command(t, "climbing"), "not in its folder"},
+		"odd name":   {command(t, "odd name"), "no plain name"},
+		"long name":  {command(t, "long name"), "no plain name"},
+		"no version": {command(t, "no version"), "version"},
+		"screen":     {command(t, "screen"), "version"},
 	} {
 		c.command.StartTimeout = time.Second
 		begun := time.Now()
@@ -164,6 +221,57 @@ func TestNothingIsInherited(t *testing.T) {
 	c.Close()
 	if left, err := os.ReadDir(dir.Dir); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+// TestHostileAnswers: whatever a plugin does in a call, its host has an error of bounded length in bounded time, and ends it.
+func TestHostileAnswers(t *testing.T) {
+	for what, want := range map[string]error{"stop": ErrDeadline, "largest": ErrAnswer, "ranks": ErrAnswer, "error": nil} {
+		c, err := Start(t.Context(), command(t, "teller"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := ask(t, c, what)
+		if err == nil || want != nil && !errors.Is(err, want) || len(err.Error()) > 8<<10 {
+			t.Errorf("%s: %q, %.300v", what, text, err)
+		}
+		begun := time.Now()
+		c.Close()
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("%s: ended after %s", what, took)
+		}
+	}
+}
+
+// TestALinkIsNoSocket: a plugin that leads its host to a socket of another by a link in its own folder reaches nobody.
+func TestALinkIsNoSocket(t *testing.T) {
+	target := t.TempDir() + "/s"
+	l, err := net.Listen("unix", target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	reached := make(chan bool, 1)
+	go func() {
+		if c, err := l.Accept(); err == nil {
+			reached <- true
+			c.Close()
+		}
+	}()
+	linked := command(t, "linked")
+	linked.Env = append(linked.Env, targetVariable+"="+target)
+	linked.StartTimeout = 2 * time.Second
+	c, err := Start(t.Context(), linked)
+	if err == nil {
+		c.Close()
+	}
+	select {
+	case <-reached:
+		t.Error("the host connected to the other's socket")
+	case <-time.After(100 * time.Millisecond):
+	}
+	if !errors.Is(err, ErrStart) || !strings.Contains(err.Error(), "no socket") {
+		t.Error(err)
 	}
 }
 
