@@ -141,7 +141,7 @@ func TestPoison(t *testing.T) {
 	id := s.submitAs(carol, "--gres=gpu:1", "--constraint=gpu80g")
 	waitUntil(t, time.Minute, "the bundle to be read", func() bool { entries, _ := os.ReadDir(reading); return len(entries) > len(marks) })
 	s.restart("")
-	story := s.finished(id, 30*time.Second)
+	story := s.finished(id, 2*time.Minute) // it is read once more: a daemon may die by chance
 	if !endedReader(story) || story.Job.State != "released" {
 		t.Errorf("after the restart: %s", states(story))
 	}

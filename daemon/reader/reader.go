@@ -90,8 +90,10 @@ var ErrEnded = errors.New("reading the run's record was ended")
 
 // Marks remember which bundles are being read, longer than this process lives. *spool.Spool is the real one.
 type Marks interface {
-	// BeginReading marks a bundle by the hash of its content; marked says that it was marked already.
-	BeginReading(sum string) (marked bool, err error)
+	// BeginReading marks a bundle by the hash of its content; barred says that it is not to be read any more: it ended its reader, or its reading never ended.
+	BeginReading(sum string) (barred bool, err error)
+	// BarReading marks a bundle as one that ended its reader.
+	BarReading(sum string) error
 	// EndReading takes the mark away.
 	EndReading(sum string) error
 }
@@ -119,15 +121,17 @@ func (r *Reader) Ask(ctx context.Context, bundle *os.File, q Question) (Answer, 
 		return Answer{}, err
 	}
 	defer done()
-	marked, err := r.Marks.BeginReading(sum)
+	barred, err := r.Marks.BeginReading(sum)
 	if err != nil {
 		return Answer{}, err
 	}
-	if marked {
+	if barred {
 		return Answer{}, fmt.Errorf("%w earlier, and it is not read again", ErrEnded)
 	}
 	a, err := r.run(ctx, bundle, q)
-	if !errors.Is(err, ErrEnded) {
+	if errors.Is(err, ErrEnded) {
+		err = errors.Join(err, r.Marks.BarReading(sum))
+	} else {
 		err = errors.Join(err, r.Marks.EndReading(sum))
 	}
 	if a.Unfiltered != "" && r.Warn != nil {

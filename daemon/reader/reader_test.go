@@ -299,6 +299,7 @@ func FuzzAnswer(f *testing.F) {
 type noMarks struct{}
 
 func (noMarks) BeginReading(string) (bool, error) { return false, nil }
+func (noMarks) BarReading(string) error           { return nil }
 func (noMarks) EndReading(string) error           { return nil }
 
 func mustHash(t *testing.T, f *os.File) string {

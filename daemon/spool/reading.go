@@ -16,27 +16,58 @@ const readingFolder = "reading"
 // maxMarks bounds the marks; the oldest go first.
 const maxMarks = 4096
 
-// BeginReading marks a bundle as being read, for whoever comes after the end of this process too. marked says that it was marked already.
-func (s *Spool) BeginReading(sum string) (marked bool, err error) {
-	path, err := s.markPath(sum)
-	if err != nil {
-		return false, err
-	}
+// mostReadings is how often the reading of a bundle is begun that never came to an end. The daemon may have been killed, or the machine have failed, by chance the first
+// time.
+const mostReadings = 2
+
+// BeginReading marks a bundle as being read, for whoever comes after the end of this process too. barred says that it is not to be read any more.
+func (s *Spool) BeginReading(sum string) (barred bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mark, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	begun, err := s.mark(sum, 1)
+	switch {
+	case err != nil:
+		return false, err
+	case begun >= mostReadings:
+		return true, nil
+	}
+	return false, s.trimMarks()
+}
+
+// BarReading marks a bundle as one that ended its reader.
+func (s *Spool) BarReading(sum string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, err := s.mark(sum, mostReadings)
+	return err
+}
+
+// mark writes down that the reading of a bundle was begun so many times more, and says how often it had been. The length of the file is the number.
+func (s *Spool) mark(sum string, times int) (before int64, err error) {
+	path, err := s.markPath(sum)
+	if err != nil {
+		return 0, err
+	}
+	const flags = os.O_CREATE | os.O_APPEND | os.O_WRONLY
+	file, err := os.OpenFile(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = os.Mkdir(filepath.Dir(path), 0o700); err == nil {
-			mark, err = os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			file, err = os.OpenFile(path, flags, 0o600)
 		}
 	}
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("mark bundle: %w", err)
+	if err != nil {
+		return 0, fmt.Errorf("mark bundle: %w", err)
 	}
-	return false, errors.Join(mark.Close(), s.trimMarks())
+	info, err := file.Stat()
+	if err == nil {
+		if before = info.Size(); before < mostReadings {
+			_, err = file.Write(make([]byte, times))
+		}
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return 0, fmt.Errorf("mark bundle: %w", err)
+	}
+	return before, nil
 }
 
 // EndReading takes the mark of a bundle away that was read.

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,29 +9,38 @@ import (
 	"time"
 )
 
-// TestMarksOutliveTheProcess: a bundle that was being read when the process ended is marked in the next one, and one that was read is not.
+// TestMarksOutliveTheProcess: a bundle that ended its reader is barred in the next process, one whose reading two processes did not end is, too; one that was read is not.
 func TestMarksOutliveTheProcess(t *testing.T) {
 	s, dir := open(t)
-	for _, sum := range []string{"dead", "read"} {
-		if marked, err := s.BeginReading(sum); marked || err != nil {
-			t.Fatal(sum, marked, err)
+	begin := func(sum string, barred bool) {
+		t.Helper()
+		if got, err := s.BeginReading(sum); got != barred || err != nil {
+			t.Error(sum, got, err)
 		}
 	}
-	if err := s.EndReading("read"); err != nil {
-		t.Fatal(err)
-	}
-	s, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Keep(nil); err != nil {
-		t.Fatal(err)
-	}
-	for sum, want := range map[string]bool{"dead": true, "read": false} {
-		if marked, err := s.BeginReading(sum); marked != want || err != nil {
-			t.Error(sum, marked, err)
+	again := func() {
+		t.Helper()
+		var err error
+		if s, err = Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Keep(nil); err != nil {
+			t.Fatal(err)
 		}
 	}
+	for _, sum := range []string{"interrupted", "read", "deadly"} {
+		begin(sum, false)
+	}
+	if err := errors.Join(s.EndReading("read"), s.BarReading("deadly")); err != nil {
+		t.Fatal(err)
+	}
+	again()
+	begin("interrupted", false)
+	begin("deadly", true)
+	begin("read", false)
+	again()
+	begin("interrupted", true)
+	begin("deadly", true)
 	for _, odd := range []string{"", "../x", "a/b", "."} {
 		if _, err := s.BeginReading(odd); err == nil {
 			t.Errorf("%q is a hash", odd)

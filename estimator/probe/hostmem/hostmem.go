@@ -256,6 +256,7 @@ type closeLook struct {
 }
 
 type processSeen struct {
+	// mappings are read piece by piece: what the process moves meanwhile (mremap) may be in them twice.
 	mappings mappings
 	// open: it could be looked at; now is what it was then.
 	open  bool
@@ -299,6 +300,9 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 			continue
 		case seen.open:
 			p.mappings = seen.mappings
+			if seen.found {
+				p.mappings.ownBytes = min(p.mappings.ownBytes, max(p.ownBytes+p.sharedBytes, seen.now.ownBytes+seen.now.sharedBytes))
+			}
 			if before {
 				p.status = seen.now
 			}

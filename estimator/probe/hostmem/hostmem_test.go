@@ -417,3 +417,13 @@ func TestLimitsOfARun(t *testing.T) {
 	}
 	h.end()
 }
+
+// TestWhatIsMovedCountsOnce: mappings that were read while the program moved one of them hold it twice; the counters of the process do not.
+func TestWhatIsMovedCountsOnce(t *testing.T) {
+	const pid = 1 << 22 // above every number of a process
+	s := &Sampler{known: map[int]*process{pid: {status: status{ownBytes: 100 << 20}}}}
+	s.take(closeLook{of: map[int]processSeen{pid: {mappings: mappings{ownBytes: 190 << 20}, open: true, found: true, now: status{ownBytes: 110 << 20}}}}, []int{pid}, 0)
+	if s.lastUse.NeedBytes != 110<<20 {
+		t.Errorf("%d MiB, want 110", s.lastUse.NeedBytes>>20)
+	}
+}

@@ -107,10 +107,9 @@ class Watch:
                 return
             self.done = True
             raised = getattr(sys, "last_value", None)
-            name = report_file.hide_from_measurement()
+            report_file.hide_from_measurement()
             if report.backends():
                 report.write(self, "exit" if raised is None else "exception", raised)
-            report_file.show_to_measurement(name)
 
     def after_fork(self) -> None:
         """JAX does not work in a forked child: what the child does is the parent's business."""

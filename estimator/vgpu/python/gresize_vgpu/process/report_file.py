@@ -16,25 +16,14 @@ REPORTING = b"gresize:"
 REPORTING_UNIT_KIB = 64
 
 
-def hide_from_measurement() -> bytes | None:
-    """What this process takes from here on is not the program's: whoever measures it from outside knows it by this name. Returns the name that it had."""
+def hide_from_measurement() -> None:
+    """What this process takes from here on is not the program's: whoever measures it from outside knows it by this name."""
     try:
         with open("/proc/self/status") as f:
             own = sum(int(line.split()[1]) for line in f if line.startswith(("RssAnon:", "RssShmem:", "VmSwap:")))
-        with open("/proc/self/comm", "rb+", buffering=0) as f:
-            name = f.read(64).strip()
+        with open("/proc/self/comm", "wb", buffering=0) as f:
             f.write(REPORTING + b"%07x" % min(own // REPORTING_UNIT_KIB, 0xFFFFFFF))
-            return name
     except (OSError, ValueError):
-        return None
-
-
-def show_to_measurement(name: bytes | None) -> None:
-    try:
-        if name and not name.startswith(REPORTING):
-            with open("/proc/self/comm", "wb", buffering=0) as f:
-                f.write(name)
-    except OSError:
         pass
 
 

@@ -416,11 +416,10 @@ class Watch:
                 self.lapse.end(exception)
                 self.stop("stopped")
             self.done = True
-            name = report_file.hide_from_measurement()
+            report_file.hide_from_measurement()  # to the end: what the report took is still there
             report.write(self, "exit" if exception is None else "exception", exception)
             self.saves.clean()
             self._write_lists()
-            report_file.show_to_measurement(name)
 
     def after_fork(self) -> None:
         """A forked child counts for itself; its parent's timer and report are not its own."""
