@@ -42,6 +42,9 @@ func (e *statusError) Error() string {
 
 func (e *statusError) Unwrap() error { return e.err }
 
+// maxErrorBytes bounds an error that quotes a stranger's file.
+const maxErrorBytes = 8 << 10
+
 func usageError(err error) error { return &statusError{exitUsage, err} }
 
 // run is the whole program but for the process: it returns the exit code.
@@ -62,15 +65,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if silent {
 		return code
 	}
+	text := err.Error()
+	if len(text) > maxErrorBytes {
+		text = strings.ToValidUTF8(text[:maxErrorBytes], "") + "…"
+	}
 	if wantsJSON(args) {
 		// A program that reads JSON gets JSON, whatever happens. A person who has it on the terminal need not read it twice.
-		_ = json.NewEncoder(harmlessJSON{stdout}).Encode(map[string]any{"error": err.Error(), "exit_code": code})
+		_ = json.NewEncoder(harmlessJSON{stdout}).Encode(map[string]any{"error": text, "exit_code": code})
 		if _, terminal := columnsOf(stdout); terminal {
 			return code
 		}
 	}
 	// Further lines are set in: a line break in a file's name begins none that looks like one of ours.
-	fmt.Fprintln(stderr, "gresize:", strings.ReplaceAll(printable.Lines(err.Error()), "\n", "\n  "))
+	fmt.Fprintln(stderr, "gresize:", strings.ReplaceAll(printable.Lines(text), "\n", "\n  "))
 	if code == exitUsage {
 		verb, _, err := root.Find(args)
 		if err != nil {

@@ -61,3 +61,15 @@ func TestRunIsRefused(t *testing.T) {
 		t.Error("the command was started")
 	}
 }
+
+// TestErrorsAreShort: a file of a stranger is not printed whole.
+func TestErrorsAreShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "job.plan")
+	if err := os.WriteFile(path, []byte(`{"schema":"gresize.offload/1","host_bytes":`+strings.Repeat("9", 1<<20)+"}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"run", "--plan", path, "--", "true"}, &stdout, &stderr); code == exitOK || stderr.Len() > 2*maxErrorBytes || !strings.Contains(stderr.String(), path) {
+		t.Errorf("exit status %d, %d bytes: %.300s", code, stderr.Len(), stderr.String())
+	}
+}
