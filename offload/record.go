@@ -8,6 +8,7 @@ import (
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/planning"
+	"github.com/gresize/gresize/estimator/planning/layout"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/utilization"
 )
@@ -94,28 +95,18 @@ func (r *record) outside() int64 {
 	if err != nil {
 		return 0
 	}
-	return r.peakUntil(to)
+	var blocks []layout.Block
+	for _, b := range r.lives.Blocks {
+		if b.Start <= int64(to) {
+			b.End = min(b.End, int64(to)+1)
+			blocks = append(blocks, b)
+		}
+	}
+	return int64(layout.LiveBound(blocks))
 }
 
 // peak is the largest sum of live blocks.
-func (r *record) peak() int64 { return r.peakUntil(len(r.program.Ops)) }
-
-// peakUntil is the largest sum of live blocks before a request.
-func (r *record) peakUntil(to int) int64 {
-	load := make([]int64, to+2)
-	for _, b := range r.lives.Blocks {
-		if b.Start <= int64(to) {
-			load[b.Start] += int64(b.SizeBytes)
-			load[min(b.End, int64(to)+1)] -= int64(b.SizeBytes)
-		}
-	}
-	sum, most := int64(0), int64(0)
-	for _, l := range load {
-		sum += l
-		most = max(most, sum)
-	}
-	return most
-}
+func (r *record) peak() int64 { return int64(layout.LiveBound(r.lives.Blocks)) }
 
 // times are the seconds of an iteration between its events, by the roofline of the operators between them.
 type times struct {

@@ -236,7 +236,7 @@ func Least(ctx context.Context, j *Job, slowdown float64, link Link) (targetByte
 	}
 	levels := j.levels()
 	within := func(at int) bool {
-		s := &search{job: j, link: link, target: levels[at], levels: levels, passed: map[int]choice{}, found: -1}
+		s := newSearch(j, levels, levels[at], link)
 		p, _, err := s.within(ctx, hurried, layout.Options{MaxNodes: -1, OnePass: len(j.Blocks) > largeJob})
 		if err == nil && float64(p.TotalNanos) <= slowdown*float64(p.BaseNanos) {
 			targetBytes, ok = levels[at], true
@@ -272,7 +272,7 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 		return nil, nil, err
 	}
 	// Addresses in one pass take a moment, a search for them minutes: what the pass finds is the answer where the search finds nothing, or has no time to.
-	s := newSearch(j, targetBytes, link)
+	s := newSearch(j, j.levels(), targetBytes, link)
 	var quick *Plan
 	var quickOutcomes []Outcome
 	var err error
@@ -313,8 +313,9 @@ type choice struct {
 	err      error
 }
 
-func newSearch(j *Job, targetBytes uint64, link Link) *search {
-	return &search{job: j, link: link, target: targetBytes, levels: j.levels(), passed: map[int]choice{}, found: -1}
+// newSearch begins one; levels are the job's, which do not depend on the target.
+func newSearch(j *Job, levels []uint64, targetBytes uint64, link Link) *search {
+	return &search{job: j, link: link, target: targetBytes, levels: levels, passed: map[int]choice{}, found: -1}
 }
 
 // within is Make with one effort for addresses. The card is planned for a level, as if it were no larger, until what is on it at once is given addresses within the
