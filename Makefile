@@ -31,7 +31,7 @@ export GOTOOLCHAIN ?= auto
 
 # Go refuses to stamp a revision where git refuses to read the folder (another owner, no git). The version is the one that packages get.
 GO_BUILD := $(GO) build -v -trimpath -buildvcs=$(shell git rev-parse HEAD >/dev/null 2>&1 && echo auto || echo false)
-GO_LINK := -X github.com/gresize/gresize/estimator/buildinfo.stamped=$(shell packaging/version)
+GO_LINK := -X github.com/gresize/gresize/internal/buildinfo.stamped=$(shell packaging/version)
 
 # gresize and gresized hold the log's SQLite, which is C. Linked with all of the C library that they need, they run on every Linux of their architecture,
 # however old its own is. Where there is no libc.a they are linked as usual, and need a C library like the one here.

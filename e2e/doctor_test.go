@@ -11,7 +11,7 @@ import (
 	"github.com/gresize/gresize/daemon/doctor"
 	"github.com/gresize/gresize/e2e/site"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
 	"github.com/gresize/gresize/slurm/minicluster"
 )
 

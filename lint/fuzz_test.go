@@ -18,32 +18,32 @@ var decoderName = regexp.MustCompile(`^(Parse|Decode|Read|Load|Unpack|Unmarshal|
 
 // throughOthers name the fuzz target of the same package that reads the same input without the file, the folder or the bundle around it; in two words, another package's.
 var throughOthers = map[string]string{
-	"daemon/config.Read":                    "FuzzParse",
-	"daemon/epilog.ScanAs":                  "FuzzMemoryLine",
-	"daemon/epilog.ScanFile":                "FuzzMemoryLine",
-	"daemon/site.Load":                      "FuzzSite",
-	"estimator/allocator/replay.Open":       "FuzzOracle",
-	"estimator/cpuprofile.ReadProcesses":    "FuzzParseReport",
-	"estimator/cpuprofile/rebuilt.Open":     "estimator/xmem FuzzEstimate",
-	"estimator/eval.ReadTable":              "FuzzReadTable",
-	"estimator/faketensor.ReadRun":          "FuzzParse",
-	"estimator/gpu.Load":                    "FuzzParse",
-	"estimator/gpu.ParseFile":               "FuzzParse",
-	"estimator/gpu/calibration.ReadResults": "FuzzReadRows",
-	"estimator/snapshot.ParseAction":        "FuzzRead",
-	"estimator/timeline.Read":               "estimator/events FuzzRead",
-	"estimator/trace.Read":                  "FuzzRead",
-	"estimator/trace.ReadFile":              "FuzzRead",
-	"estimator/trace.ReadRegular":           "FuzzRead",
-	"estimator/vgpu.ReadReports":            "FuzzReports",
+	"daemon/config.Read":                         "FuzzParse",
+	"daemon/epilog.ScanAs":                       "FuzzMemoryLine",
+	"daemon/epilog.ScanFile":                     "FuzzMemoryLine",
+	"daemon/site.Load":                           "FuzzSite",
+	"estimator/allocator/replay.Open":            "FuzzOracle",
+	"estimator/methods/cpuprofile.ReadProcesses": "FuzzParseReport",
+	"estimator/methods/cpuprofile/rebuilt.Open":  "estimator/methods/xmem FuzzEstimate",
+	"estimator/eval.ReadTable":                   "FuzzReadTable",
+	"estimator/methods/faketensor.ReadRun":       "FuzzParse",
+	"estimator/gpu.Load":                         "FuzzParse",
+	"estimator/gpu.ParseFile":                    "FuzzParse",
+	"estimator/gpu/calibration.ReadResults":      "FuzzReadRows",
+	"estimator/snapshot.ParseAction":             "FuzzRead",
+	"estimator/analysis/timeline.Read":           "estimator/trace/events FuzzRead",
+	"estimator/trace.Read":                       "FuzzRead",
+	"estimator/trace.ReadFile":                   "FuzzRead",
+	"estimator/trace.ReadRegular":                "FuzzRead",
+	"estimator/vgpu.ReadReports":                 "FuzzReports",
 }
 
 // notDecoders look like decoders and are none.
 var notDecoders = map[string]string{
 	"daemon/decisionlog.Open":         "SQLite reads the file; TestDamagedFileIsMovedAside damages it",
 	"daemon/decisionlog.OpenReadOnly": "SQLite reads the file; TestDamagedFileIsMovedAside damages it",
-	"estimator/regular.Open":          "no byte of the file is read",
-	"estimator/regular.OpenFile":      "no byte of the file is read",
+	"internal/regular.Open":           "no byte of the file is read",
+	"internal/regular.OpenFile":       "no byte of the file is read",
 }
 
 // TestEachDecoderHasAFuzzTarget: an exported function that takes bytes, text, a reader or the name of a file and is named like a decoder is called in the body of a fuzz target, or of a helper

@@ -143,10 +143,9 @@ func forbidden(law []row, from, to string) string {
 		return from + " has no row in the table of docs/architecture.md"
 	case side(to) == "cmd":
 		return "nothing imports cmd"
-	case to == "finding" && side(from) == "cmd":
-		return "" // a form for what checks found, which knows nobody
-	case to == "finding" && (side(from) == "slurm" || side(from) == "estimator"): // where their rows say so
-	case side(from) == "slurm" && side(to) != "slurm", side(from) == "estimator" && side(to) != "estimator":
+	case side(to) == "internal":
+		return "" // leaves that everyone may use
+	case side(from) == "internal", side(from) == "slurm" && side(to) != "slurm", side(from) == "estimator" && side(to) != "estimator":
 		return side(from) + " knows nothing of " + side(to)
 	case r.anything:
 		return ""
@@ -229,6 +228,7 @@ func TestForbidden(t *testing.T) {
 		{packages: []string{"slurm/wire"}},
 		{packages: []string{"estimator"}},
 		{packages: []string{"estimator/vgpu"}, imports: []string{"estimator"}},
+		{packages: []string{"internal/leaf"}},
 	}
 	for _, c := range []struct {
 		from, to string
@@ -246,6 +246,9 @@ func TestForbidden(t *testing.T) {
 		{"estimator/vgpu/deep", "estimator/vgpu", true},
 		{"estimator/vgpu", "daemon/a", false},
 		{"estimator/vgpu", "slurm/wire", false},
+		{"estimator/vgpu", "internal/leaf", true},
+		{"daemon/a", "internal/leaf", true},
+		{"internal/leaf", "estimator", false},
 		{"unnamed", "estimator", false},
 	} {
 		if why := forbidden(law, c.from, c.to); (why == "") != c.allowed {

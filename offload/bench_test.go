@@ -8,13 +8,13 @@ import (
 
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
+	"github.com/gresize/gresize/estimator/analysis/planning/layout"
+	"github.com/gresize/gresize/estimator/analysis/planning/swap"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/planning/layout"
-	"github.com/gresize/gresize/estimator/planning/swap"
 	"github.com/gresize/gresize/estimator/probe"
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // published are networks of the kinds with which SmartPool and AutoSwap were shown, as tools/planning/program.py has them.

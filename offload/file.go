@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 // Limits on a plan's file, which may come from a stranger. gresize_offload/plan.py has the same.

@@ -13,10 +13,10 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
-	"github.com/gresize/gresize/estimator/planning/swap"
+	"github.com/gresize/gresize/estimator/analysis/planning/swap"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/utilization"
 )
 
 // recordedOn is the card on which a program is recorded that its own card is too small for.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/gresize/gresize/estimator/planning"
-	"github.com/gresize/gresize/estimator/planning/swap"
-	"github.com/gresize/gresize/estimator/utilization"
+	"github.com/gresize/gresize/estimator/analysis/planning"
+	"github.com/gresize/gresize/estimator/analysis/planning/swap"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 )
 
 // Schema names the form of a plan's file. It changes when a key changes its meaning.

@@ -6,11 +6,11 @@ import (
 	"sort"
 
 	"github.com/gresize/gresize/estimator/allocator/replay"
+	"github.com/gresize/gresize/estimator/analysis/planning"
+	"github.com/gresize/gresize/estimator/analysis/planning/layout"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/planning"
-	"github.com/gresize/gresize/estimator/planning/layout"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/utilization"
 )
 
 // record is what a run on the virtual GPU told about one process.

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/gresize/gresize/estimator/planning"
-	"github.com/gresize/gresize/estimator/planning/layout"
-	"github.com/gresize/gresize/estimator/planning/swap"
+	"github.com/gresize/gresize/estimator/analysis/planning"
+	"github.com/gresize/gresize/estimator/analysis/planning/layout"
+	"github.com/gresize/gresize/estimator/analysis/planning/swap"
 )
 
 // minMoveBytes is the smallest storage that is moved.

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/epilog"
-	"github.com/gresize/gresize/estimator/buildinfo"
+	"github.com/gresize/gresize/internal/buildinfo"
 )
 
 // scanVerb makes this program look through files and print a line.

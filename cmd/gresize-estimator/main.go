@@ -18,16 +18,16 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/gresize/gresize/estimator/buildinfo"
-	"github.com/gresize/gresize/estimator/bundled"
-	"github.com/gresize/gresize/estimator/bundled/plugin"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity/flags"
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/estimator/methods/bundled"
+	"github.com/gresize/gresize/estimator/methods/bundled/plugin"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/internal/buildinfo"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity/flags"
+	"github.com/gresize/gresize/internal/regular"
 	"github.com/spf13/cobra"
 )
 

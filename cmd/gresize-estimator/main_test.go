@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 )
 
 // serveArgument makes this test's own program what `gresize-estimator serve NAME` is. A plugin gets no environment of its host's, so its
@@ -71,7 +71,7 @@ func TestRunAndCheck(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bundle, err := filepath.Abs("../../estimator/bundled/testdata/vgpu.bundle")
+	bundle, err := filepath.Abs("../../estimator/methods/bundled/testdata/vgpu.bundle")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRefuses(t *testing.T) {
 		{"a PLUGIN is wanted, 0 given", exitUsage, []string{"check"}},
 		{"no argument is wanted, 1 given", exitUsage, []string{"list", "all"}},
 		{"--dance", exitUsage, []string{"list", "--dance"}},
-		{"exit status 0) before it said where it listens", exitFailed, []string{"run", "true", "--bundle", "../../estimator/bundled/testdata/vgpu.bundle", "--gpu", "a100-80"}},
+		{"exit status 0) before it said where it listens", exitFailed, []string{"run", "true", "--bundle", "../../estimator/methods/bundled/testdata/vgpu.bundle", "--gpu", "a100-80"}},
 	} {
 		if _, _, err := execute(t, c.args...); err == nil || !strings.Contains(err.Error(), c.says) || codeOf(err) != c.code {
 			t.Errorf("%v: %v, want %q", c.args, err, c.says)

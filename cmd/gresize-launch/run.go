@@ -16,8 +16,8 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/systemd"
-	"github.com/gresize/gresize/estimator/account"
-	"github.com/gresize/gresize/estimator/buildinfo"
+	"github.com/gresize/gresize/internal/account"
+	"github.com/gresize/gresize/internal/buildinfo"
 )
 
 // Exit codes; the manual lists them.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/launch"
-	"github.com/gresize/gresize/estimator/account"
+	"github.com/gresize/gresize/internal/account"
 )
 
 // TestMain is gresize-launch itself where a test starts it.

@@ -11,8 +11,8 @@ import (
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/gpu/calibration"
 	"github.com/gresize/gresize/estimator/gpu/capture"
-	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/internal/printable"
 	"github.com/spf13/cobra"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gresize/gresize/daemon/doctor"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // schemaDoctor names the JSON form of `gresize doctor --json`.

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/analysis/timeline"
 	"github.com/gresize/gresize/estimator/answer"
 	"github.com/gresize/gresize/estimator/fit"
-	"github.com/gresize/gresize/estimator/timeline"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )

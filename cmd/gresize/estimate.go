@@ -13,13 +13,13 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/answer"
-	"github.com/gresize/gresize/estimator/buildinfo"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/probe"
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/internal/buildinfo"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/batch"
 	"github.com/spf13/cobra"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/eval"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/logview"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 func newExplainCommand() *cobra.Command {

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/spf13/cobra"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/batch"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/quantity"
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/quantity"
+	"github.com/gresize/gresize/internal/regular"
 	"github.com/gresize/gresize/slurm/batch"
 )
 

@@ -10,7 +10,7 @@ import (
 
 // TestEveryJSONNamesItsForm: whoever reads what --json prints finds there which form it has.
 func TestEveryJSONNamesItsForm(t *testing.T) {
-	log, bundle := monthLog(t), "../../estimator/bundled/testdata/vgpu.bundle"
+	log, bundle := monthLog(t), "../../estimator/methods/bundled/testdata/vgpu.bundle"
 	form := regexp.MustCompile(`^gresize\.[a-z-]+/[0-9]+$`)
 	for _, args := range [][]string{
 		{"simulate", bundle}, {"simulate", bundle, "--check"}, {"plan", bundle, "--effort", "1"}, {"gpu", "show", "t4"}, {"gpu", "list"},

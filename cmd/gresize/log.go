@@ -16,7 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/logview"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // schemaLog names the JSON form of `gresize log --json`.

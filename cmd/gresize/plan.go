@@ -14,12 +14,12 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator/allocator/replay"
-	"github.com/gresize/gresize/estimator/planning"
-	"github.com/gresize/gresize/estimator/planning/layout"
-	"github.com/gresize/gresize/estimator/planning/swap"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/estimator/analysis/planning"
+	"github.com/gresize/gresize/estimator/analysis/planning/layout"
+	"github.com/gresize/gresize/estimator/analysis/planning/swap"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
+	"github.com/gresize/gresize/internal/regular"
 	"github.com/spf13/cobra"
 )
 

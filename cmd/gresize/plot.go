@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/plot"
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/estimator/analysis/plot"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/internal/regular"
 	"github.com/spf13/cobra"
 )
 

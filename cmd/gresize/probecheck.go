@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe/nodecheck"
+	"github.com/gresize/gresize/internal/printable"
 	"github.com/spf13/cobra"
 )
 

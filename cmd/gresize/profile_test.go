@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )

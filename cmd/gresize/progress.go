@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"golang.org/x/sys/unix"
 )
 

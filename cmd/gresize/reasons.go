@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // sharedReasons are the reasons of several answers, each sentence once with the numbers of those whose it is.

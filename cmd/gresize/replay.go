@@ -22,8 +22,8 @@ import (
 	"github.com/gresize/gresize/daemon/report"
 	sitetable "github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )

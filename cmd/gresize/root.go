@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator/answer"
-	"github.com/gresize/gresize/estimator/buildinfo"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity/flags"
+	"github.com/gresize/gresize/internal/buildinfo"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity/flags"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

@@ -15,10 +15,10 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/offload"
 	"github.com/spf13/cobra"
 )

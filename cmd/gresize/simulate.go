@@ -9,10 +9,10 @@ import (
 
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
-	"github.com/gresize/gresize/estimator/capacity"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/estimator/analysis/capacity"
 	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/spf13/cobra"
 )
 

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/gresize/gresize/estimator/regular"
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
+	"github.com/gresize/gresize/internal/regular"
 	"github.com/gresize/gresize/slurm/loadcheck"
 	"github.com/spf13/cobra"
 )

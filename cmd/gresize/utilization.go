@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/utilization"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // readUtilization reads the operators of the rank that needs the most memory. What is missing or cannot be read is unknown advice.

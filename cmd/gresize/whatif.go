@@ -12,9 +12,9 @@ import (
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/fit"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/printable"
 	"github.com/gresize/gresize/estimator/probe"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/spf13/cobra"
 )
 

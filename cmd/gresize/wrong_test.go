@@ -20,7 +20,7 @@ func TestWrongFilesAndFlags(t *testing.T) {
 	}
 	empty, noise := at("empty", ""), at("noise", "\x00\xff\x13noise\n\x01")
 	nowhere := filepath.Join(dir, "none", "file")
-	bundle := "../../estimator/bundled/testdata/vgpu.bundle"
+	bundle := "../../estimator/methods/bundled/testdata/vgpu.bundle"
 	for _, c := range []struct {
 		args []string
 		code int

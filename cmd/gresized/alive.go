@@ -16,7 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/contract"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"

@@ -9,8 +9,8 @@ import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
-	"github.com/gresize/gresize/estimator/history"
+	"github.com/gresize/gresize/estimator/methods/bundled"
+	"github.com/gresize/gresize/estimator/methods/history"
 )
 
 // historyEstimator is the estimator history with the decision log for its earlier runs: the owner's own on the same card.

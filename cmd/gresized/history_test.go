@@ -13,9 +13,9 @@ import (
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/gresize/gresize/daemon/pluginhost"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/daemon/reader"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/contract"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
 )
 

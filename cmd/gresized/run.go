@@ -31,10 +31,10 @@ import (
 	"github.com/gresize/gresize/daemon/site"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/systemd"
-	"github.com/gresize/gresize/estimator/account"
-	"github.com/gresize/gresize/estimator/buildinfo"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/account"
+	"github.com/gresize/gresize/internal/buildinfo"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/client"
 )
 

@@ -19,8 +19,8 @@ import (
 	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/daemon/web"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // page is the page of decisions: its listener, and the log opened for it alone.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 )
 
 var sha256Digits = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -15,7 +15,7 @@ import (
 
 	"github.com/BurntSushi/toml"
 
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 // Read reads and checks the file. The error is Faults.

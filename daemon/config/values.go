@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // wordsNoTime is what a Duration says of a text that is none.

@@ -20,7 +20,7 @@ import (
 	"github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
 
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 // minSQLite is the first release without the race between a write and a checkpoint of the WAL.

@@ -21,8 +21,8 @@ import (
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/site"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
+	"github.com/gresize/gresize/internal/printable"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/loadcheck"
 )

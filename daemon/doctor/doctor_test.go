@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
 )
 
 // place is an installation in a folder: a Slurm of shell scripts and the sockets that a test wants.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gresize/gresize/estimator/strictjson"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // SchemaExplain names the JSON form of Wanted.

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 const (

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 const (

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/strictjson"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // Schema names the JSON form of Report.

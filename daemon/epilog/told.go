@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/strictjson"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // SchemaTold names the JSON form of Told.

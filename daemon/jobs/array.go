@@ -8,7 +8,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/batch"
 )
 

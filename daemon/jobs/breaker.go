@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // Breaker says when probes are taken to fail for a cause that no job can help.

@@ -16,7 +16,7 @@ import (
 	"github.com/gresize/gresize/daemon/launch"
 	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // ProbeJob is what a probe is told of its job.

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gresize/gresize/estimator/account"
+	"github.com/gresize/gresize/internal/account"
 )
 
 // jobUser is an unprivileged user of the machine, made by tools/setup.

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/peer"
-	"github.com/gresize/gresize/estimator/account"
+	"github.com/gresize/gresize/internal/account"
 )
 
 // The names of the variables that a probe finds in its environment.

@@ -11,7 +11,7 @@ import (
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/jobs"
-	"github.com/gresize/gresize/estimator/account"
+	"github.com/gresize/gresize/internal/account"
 )
 
 // Choice is what people write to choose jobs of the log. What is empty does not restrict.

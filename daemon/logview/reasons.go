@@ -2,7 +2,7 @@ package logview
 
 import (
 	"github.com/gresize/gresize/daemon/decision"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // Why is a code in a few words; one that is not known stays as it is.

@@ -10,8 +10,8 @@ import (
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // Line is one line of a story; a line without a name goes on with what the one before it is about.

@@ -3,7 +3,7 @@ package logview
 import (
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/report"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // outcomeText are the outcomes of a report in a manager's words.

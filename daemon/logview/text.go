@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/decisionlog"
-	"github.com/gresize/gresize/estimator/account"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/account"
+	"github.com/gresize/gresize/internal/printable"
 	"github.com/gresize/gresize/slurm/request"
 )
 

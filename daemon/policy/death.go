@@ -5,7 +5,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/request"
 )
 

@@ -31,7 +31,7 @@ import (
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/probe/inputs"
-	"github.com/gresize/gresize/estimator/strictjson"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // Bounds on what a stranger may send and how slowly.

@@ -8,10 +8,10 @@ import (
 	"os"
 	"runtime/debug"
 
-	"github.com/gresize/gresize/estimator/bundled"
-	"github.com/gresize/gresize/estimator/plot"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/analysis/plot"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/internal/printable"
 	"golang.org/x/sys/unix"
 )
 

@@ -24,10 +24,10 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/analysis/plot"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/history"
-	"github.com/gresize/gresize/estimator/plot"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/methods/history"
+	"github.com/gresize/gresize/internal/printable"
 	"golang.org/x/sys/unix"
 )
 

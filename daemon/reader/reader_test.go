@@ -23,9 +23,9 @@ import (
 
 	"github.com/gresize/gresize/daemon/spool"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/analysis/plot"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/plot"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
 )
 

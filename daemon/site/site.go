@@ -15,8 +15,8 @@ import (
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/policy"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/account"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/internal/account"
 	"github.com/gresize/gresize/slurm/request"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/journal"
 
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // maxFieldBytes bounds one field: what users chose may be long, and the journal wants to hear of the daemon.

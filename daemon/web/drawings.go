@@ -12,8 +12,8 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/plot"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/estimator/analysis/plot"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 const (

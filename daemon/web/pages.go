@@ -22,9 +22,9 @@ import (
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/report"
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/plot"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/estimator/analysis/plot"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // frame is what every page has around its content.

@@ -22,7 +22,7 @@ import (
 	"github.com/gresize/gresize/daemon/listen"
 	"github.com/gresize/gresize/daemon/logview"
 	"github.com/gresize/gresize/daemon/reader"
-	"github.com/gresize/gresize/estimator/printable"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // Limits of the page.

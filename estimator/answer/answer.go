@@ -6,11 +6,11 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
+	"github.com/gresize/gresize/estimator/analysis/timeline"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/timeline"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/utilization"
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 

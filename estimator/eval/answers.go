@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/printable"
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/printable"
+	"github.com/gresize/gresize/internal/regular"
 	"golang.org/x/sys/unix"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // The layout of the picture, in pixels.

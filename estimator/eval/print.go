@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 const mebibyte = 1 << 20

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
 	"github.com/gresize/gresize/estimator/contract/contracttest"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/bundled"
 	"github.com/gresize/gresize/estimator/trace"
 )
 

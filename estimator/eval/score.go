@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // LeastConstantRows is from how many rows at least a constant is taken: of fewer it would be the error of those rows.

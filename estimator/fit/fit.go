@@ -8,9 +8,9 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/answer"
-	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/trace/events"
 )
 
 // Schema is that of a Result's JSON form.

@@ -18,8 +18,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gresize/gresize/estimator/regular"
-	"github.com/gresize/gresize/estimator/strictjson"
+	"github.com/gresize/gresize/internal/regular"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // Schema names the JSON form of a Profile.

@@ -14,10 +14,10 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
-	"github.com/gresize/gresize/estimator/quantity"
-	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/internal/quantity"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 const (

@@ -2,7 +2,7 @@ package probe
 
 import (
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/capacity"
+	"github.com/gresize/gresize/estimator/analysis/capacity"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"

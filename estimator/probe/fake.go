@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/faketensor"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/faketensor"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/cpuprofile"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/cpuprofile"
 	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/vgpu"
 )

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 const manifestName = "manifest.json"

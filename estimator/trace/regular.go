@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gresize/gresize/estimator/regular"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 // ReadRegular reads a file that a process of the user left, if it is no link, no pipe and not too large.

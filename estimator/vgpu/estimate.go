@@ -8,8 +8,8 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 const (

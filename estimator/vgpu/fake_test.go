@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/estimator/faketensor"
+	"github.com/gresize/gresize/estimator/methods/faketensor"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/estimator/modules"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/trace/modules"
 )
 
 // tableOf runs a case of testdata/layers.py and reads the table of modules that it left.

@@ -3,8 +3,8 @@ package vgpu
 import (
 	"testing"
 
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/estimator/utilization"
 )
 
 // TestOperatorsPart records one step of a program and compares with what is known of it; the peak must be the same as without.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/release"
 )

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
 	"github.com/gresize/gresize/slurm/release"
 )
 

@@ -1,4 +1,4 @@
-"""What GPUMemNet's nets see of a program: scalars and a sequence of tokens, made from its list of layers. estimator/gpumemnet/features.go is the same in Go."""
+"""What GPUMemNet's nets see of a program: scalars and a sequence of tokens, made from its list of layers. estimator/methods/gpumemnet/features.go is the same in Go."""
 import math
 
 import programs

@@ -1,4 +1,4 @@
-"""Least squares: what a program reserves as a sum of what its layers hold, each with a factor. estimator/gpumemnet/sums.go is the same in Go.
+"""Least squares: what a program reserves as a sum of what its layers hold, each with a factor. estimator/methods/gpumemnet/sums.go is the same in Go.
 
 A training step keeps outputs, gradients and states, and what it needs beside them is of the size of its largest layers. Factors below zero are left out one by
 one. Rows that the sum misses by far weigh less, so that a few odd programs do not bend the rest.

@@ -6,8 +6,8 @@ import (
 	"sort"
 
 	"github.com/gresize/gresize/estimator/allocator"
-	"github.com/gresize/gresize/estimator/events"
 	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/trace/events"
 )
 
 // FromSnapshot makes a program of the history that a snapshot holds for one device, with the recorded answers. A history that starts in the middle of a

@@ -9,10 +9,10 @@ import (
 	"io"
 
 	"github.com/gresize/gresize/estimator/allocator"
-	"github.com/gresize/gresize/estimator/events"
-	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/snapshot"
 	"github.com/gresize/gresize/estimator/trace"
+	"github.com/gresize/gresize/estimator/trace/events"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 // OpenOptions choose what is read of a file that holds several histories.

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/estimator"
-	"github.com/gresize/gresize/estimator/bundled"
-	"github.com/gresize/gresize/estimator/bundled/plugin"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/methods/bundled"
+	"github.com/gresize/gresize/estimator/methods/bundled/plugin"
 	"github.com/gresize/gresize/estimator/trace"
 )
 

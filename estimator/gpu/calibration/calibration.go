@@ -24,8 +24,8 @@ import (
 
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/gpu/capture"
-	"github.com/gresize/gresize/estimator/regular"
 	"github.com/gresize/gresize/estimator/vgpu"
+	"github.com/gresize/gresize/internal/regular"
 )
 
 //go:embed *.py

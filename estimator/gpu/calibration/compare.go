@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/quantity"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // Pair is one workload on both cards.

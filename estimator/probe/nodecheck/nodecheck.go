@@ -20,9 +20,9 @@ import (
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/probe/private"
 	"github.com/gresize/gresize/estimator/probe/sandbox"
-	"github.com/gresize/gresize/estimator/quantity"
 	"github.com/gresize/gresize/estimator/trace"
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
+	"github.com/gresize/gresize/internal/quantity"
 	"golang.org/x/sys/unix"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator/probe/sandbox"
-	"github.com/gresize/gresize/finding"
+	"github.com/gresize/gresize/internal/finding"
 )
 
 // TestMain asks the question where a test has prepared a place for it.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gresize/gresize/estimator/account"
+	"github.com/gresize/gresize/internal/account"
 )
 
 // Names under which the executable is started again.

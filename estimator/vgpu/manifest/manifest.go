@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/gresize/gresize/estimator/strictjson"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // Library is one NVIDIA library as one PyTorch release uses it.

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/gresize/gresize/estimator/gpumemnet"
+	"github.com/gresize/gresize/estimator/methods/gpumemnet"
 )
 
 func main() {

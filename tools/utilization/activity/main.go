@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/gpu"
-	"github.com/gresize/gresize/estimator/utilization"
 )
 
 func main() {
