@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/gresize/gresize/internal/regular"
 )
@@ -48,6 +49,8 @@ func parse(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("iterations: %d, want 1 to %d", len(p.Iterations), maxIterations)
 	case p.HostBytes < 0 || p.HostBytes > maxBytes || p.TargetBytes < 0 || p.TargetBytes > maxBytes:
 		return nil, fmt.Errorf("host_bytes or target_bytes: out of range")
+	case len(p.Regions) > mostRegions || slices.ContainsFunc(p.Regions, func(bytes int64) bool { return bytes <= 0 || bytes > maxBytes }):
+		return nil, fmt.Errorf("regions: out of range, or more than %d", mostRegions)
 	}
 	for i, it := range p.Iterations {
 		if len(it.Prefixes) == 0 || len(it.Prefixes) > maxTensors {

@@ -152,7 +152,7 @@ func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err
 		return slices.ContainsFunc(result.Estimate.Reasons, func(r estimator.Reason) bool { return r.Code == code })
 	}
 	switch fits := ran(result) && (result.Estimate.Fits || met(estimator.CodeNearCapacity) && !met(estimator.CodeOutOfMemory)); {
-	case fits && (carried.Followed > 0 || plan.Moves() == 0):
+	case fits && (carried.Followed > 0 || plan.Moves() == 0) && carried.RegionBytes == plan.RegionBytes():
 		f.Plan, f.After, f.Carried = plan, result.Estimate, carried
 		return true, nil
 	case !fits && result.Estimate.Fits:
@@ -164,11 +164,9 @@ func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err
 // plans are those that the recorded run is foreseen to fit with, the best first: those with which the allocator never has to give back what it kept.
 func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (found []*Plan, err error) {
 	config := r.config(q)
-	if q.Expandable {
-		nothing := r.nothing(q)
-		if f, err := r.foresee(nil, config, allocatorBytes); err == nil && f.roomy {
-			found = append(found, nothing)
-		}
+	nothing := r.nothing(q)
+	if f, err := r.foresee(nothing, config, allocatorBytes); err == nil && f.roomy {
+		found = append(found, nothing)
 	}
 	var tight []*Plan
 	var smallest int64
@@ -180,6 +178,10 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 		}
 		if err != nil {
 			return found, err
+		}
+		bytes *= planStep
+		if plan.Moves() == 0 && len(found) > 0 {
+			continue
 		}
 		plan.ExpandableSegments = q.Expandable
 		f, err := r.foresee(plan, config, allocatorBytes)
@@ -199,7 +201,6 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 		if smallest == 0 || f.peakBytes < smallest {
 			smallest = f.peakBytes
 		}
-		bytes *= planStep
 	}
 	if found = append(found, tight...); len(found) == 0 {
 		return nil, &NeedError{NeedBytes: smallest, AllocatorBytes: allocatorBytes, Segments: true}

@@ -95,19 +95,14 @@ func (r *record) with(p *Plan) (*replay.Program, error) {
 	return r.program.Spliced(ops, insertions, blocks), nil
 }
 
-// foresee runs the program, with a plan where there is one, on a card that leaves the allocator so much.
+// foresee runs the program with a plan on a card that leaves the allocator so much, and gives the plan regions where they help.
 func (r *record) foresee(p *Plan, config allocator.Config, allocatorBytes int64) (f foreseen, err error) {
-	program := r.program
-	if p != nil {
-		if program, err = r.with(p); err != nil {
-			return f, err
-		}
-	}
-	result, err := program.Run(replay.RunOptions{Config: &config, CapacityBytes: uint64(allocatorBytes), StopAtOOM: true})
+	program, err := r.with(p)
 	if err != nil {
 		return f, err
 	}
-	return foreseen{fits: result.FirstOOM == nil, roomy: result.FirstOOM == nil && result.Stats.Retries == 0, peakBytes: result.Stats.ReservedBytes.All.Peak}, nil
+	p.Regions, f, err = fitRegions(program, config, allocatorBytes)
+	return f, err
 }
 
 // movesOf are the moves of a plan in an iteration.

@@ -25,6 +25,8 @@ type Plan struct {
 	HostBytes int64 `json:"host_bytes"`
 	// ExpandableSegments: the job's allocator is told to use them.
 	ExpandableSegments bool `json:"expandable_segments,omitempty"`
+	// Regions are the sizes of the pieces that the job asks its allocator for before all else.
+	Regions []int64 `json:"regions,omitempty"`
 	// BaseNanos is the time of the largest iteration without moves, TotalNanos with them; MovedBytes its traffic in both directions.
 	BaseNanos  int64 `json:"base_ns"`
 	TotalNanos int64 `json:"total_ns"`
@@ -208,4 +210,12 @@ func (r *record) slowdown(ctx context.Context, j *swap.Job, s *swap.Plan, link s
 		out.Low, out.High = min(out.Low, share(again)), max(out.High, share(again))
 	}
 	return out, nil
+}
+
+// RegionBytes is the sum of its regions.
+func (p *Plan) RegionBytes() (sum int64) {
+	for _, bytes := range p.Regions {
+		sum += bytes
+	}
+	return sum
 }

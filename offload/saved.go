@@ -69,6 +69,8 @@ type Carried struct {
 	Late      int64 `json:"late"`
 	Revived   int64 `json:"revived"`
 	HostBytes int64 `json:"host_bytes"`
+	// RegionBytes is what was taken for regions before the program took any.
+	RegionBytes int64 `json:"region_bytes"`
 }
 
 // saved is what one process recorded.

@@ -221,6 +221,8 @@ func printFitted(w io.Writer, f *offload.Fitted) {
 		with = "expandable segments"
 	case f.Plan.ExpandableSegments:
 		with = "expandable segments and a plan"
+	case moves == 0 && len(f.Plan.Regions) > 0:
+		with = "memory in regions"
 	case moves == 0:
 		with = "nothing moved"
 	}
@@ -230,7 +232,11 @@ func printFitted(w io.Writer, f *offload.Fitted) {
 	if after.ComfortableHighBytes > target {
 		more = fmt.Sprintf(" (%s where kernels take the largest workspaces that they may)", quantity.Size(uint64(after.ComfortableHighBytes)))
 	}
-	fmt.Fprintf(w, "  with it      %s%s, %s in live blocks at the peak\n", quantity.Size(uint64(after.ComfortableBytes)), more, quantity.Size(uint64(after.PeakAllocatedBytes)))
+	live := fmt.Sprintf("%s in live blocks at the peak", quantity.Size(uint64(after.PeakAllocatedBytes)))
+	if n := len(f.Plan.Regions); n > 0 { // each of which was a block at first
+		live = fmt.Sprintf("%s of it in %s that blocks are cut from", quantity.Size(uint64(f.Plan.RegionBytes())), quantity.Count(n, "region"))
+	}
+	fmt.Fprintf(w, "  with it      %s%s, %s\n", quantity.Size(uint64(after.ComfortableBytes)), more, live)
 	for _, r := range f.After.Reasons {
 		if r.Code != estimator.CodeRunCutShort { // each of these runs is
 			fmt.Fprintf(w, "  doubt        %s\n", printable.Text(r.Words()))
@@ -283,7 +289,7 @@ func start(plan *offload.Plan, path string, args []string) error {
 		}
 		env = plan.Environment(env)
 	}
-	if plan != nil && plan.Moves() > 0 {
+	if plan != nil && (plan.Moves() > 0 || len(plan.Regions) > 0) {
 		dir, err := vgpu.Locate()
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ SCHEMA = "gresize.offload/1"
 MOST_BYTES = 64 << 20
 MOST_ITERATIONS = 64
 MOST_TENSORS = 1 << 20
+MOST_REGIONS = 8
 
 
 class Refused(Exception):
@@ -39,10 +40,15 @@ class Iteration:
 
 
 class Plan:
-    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version", "state")
+    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version", "state", "regions")
 
-    def __init__(self, iterations, host_bytes, target_bytes, torch_version, state=()):
+    def __init__(self, iterations, host_bytes, target_bytes, torch_version, state=(), regions=()):
         self.iterations, self.host_bytes, self.target_bytes, self.torch_version, self.state = iterations, host_bytes, target_bytes, torch_version, state
+        self.regions = regions
+
+    def moves(self):
+        """Whether anything leaves the card."""
+        return bool(self.state) or any(iteration.moves for iteration in self.iterations)
 
 
 def _number(value, name, least=0, most=1 << 48):
@@ -86,6 +92,13 @@ def _state(value):
     return list(moves.values())
 
 
+def _regions(value):
+    regions = [_number(v, "plan.regions", 1) for v in (value if isinstance(value, list) else [])]
+    if len(regions) > MOST_REGIONS:
+        raise Refused("plan.regions: %d of them" % len(regions))
+    return regions
+
+
 def parse(text):
     try:
         value = json.loads(text)
@@ -102,6 +115,7 @@ def parse(text):
         _number(value.get("target_bytes"), "plan.target_bytes"),
         _get(value, "torch_version", str, "plan"),
         _state(value.get("state")),
+        _regions(value.get("regions")),
     )
 
 

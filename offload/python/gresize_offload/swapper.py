@@ -9,7 +9,7 @@ import bisect
 import json
 import os
 
-from . import copies, sequence, state
+from . import copies, regions, sequence, state
 
 
 class Held:
@@ -48,6 +48,7 @@ class Swapper(sequence.Sequence):
         self.order = 0
         self.counts = {"iterations": 0, "followed": 0, "moves": 0, "state_moves": 0, "moved_bytes": 0, "no_room": 0, "late": 0, "revived": 0}
         self.state = state.State(self, plan.state)
+        self.regions = regions.Regions(())
 
     # -- the sequence
 
@@ -193,7 +194,7 @@ class Swapper(sequence.Sequence):
     # -- the report
 
     def report(self):
-        return dict(self.counts, host_bytes=self.pool.taken_bytes)
+        return dict(self.counts, host_bytes=self.pool.taken_bytes, region_bytes=self.regions.taken_bytes)
 
 
 current = None  # the swapper of this process
@@ -211,7 +212,10 @@ def begin(torch, plan):
         current = Swapper(torch, plan, copies.Host(torch), "cpu")
     else:
         current = Swapper(torch, plan, copies.Cuda(torch))
-    current.enter()
+        current.regions = regions.Regions(plan.regions)
+        current.regions.begin(torch)
+    if plan.moves():
+        current.enter()
     path = os.environ.get("GRESIZE_OFFLOAD_REPORT")
     if path:
         atexit.register(_write, path)
