@@ -27,6 +27,8 @@ const recordedOn = int64(1) << 40
 const (
 	planStep    = 0.98
 	mostPlanned = 40
+	// mostFound is how many plans are compared.
+	mostFound = 10
 	// mostTried bounds the runs with a plan: what was foreseen is found wrong there where the program does not do the same again.
 	mostTried = 3
 )
@@ -190,7 +192,7 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 		}
 		if f.roomy {
 			found = append(found, plan)
-			if len(found) == mostTried {
+			if len(found) == mostFound {
 				break
 			}
 		} else if f.fits {
@@ -202,6 +204,10 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 			smallest = f.peakBytes
 		}
 	}
+	// A plan for less is at times the faster one.
+	slices.SortStableFunc(found, func(a, b *Plan) int {
+		return cmp.Or(cmp.Compare(a.TotalNanos-a.BaseNanos, b.TotalNanos-b.BaseNanos), cmp.Compare(a.MovedBytes, b.MovedBytes))
+	})
 	if found = append(found, tight...); len(found) == 0 {
 		return nil, &NeedError{NeedBytes: smallest, AllocatorBytes: allocatorBytes, Segments: true}
 	}

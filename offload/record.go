@@ -3,7 +3,6 @@ package offload
 import (
 	"errors"
 	"fmt"
-	"sort"
 
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/analysis/planning"
@@ -19,11 +18,9 @@ type record struct {
 	lives   *planning.Lifetimes
 	saved   *saved
 	torch   string
-	// opAfterAlloc is how many requests come before a place, by blocks handed out.
-	opAfterAlloc []int32
-	frees        []int32 // by request: blocks given back before it
-	blockOf      []int32 // by request: 1 more than the block that it made
-	times        times
+	places  *planning.Places
+	blockOf []int32 // by request: 1 more than the block that it made
+	times   times
 }
 
 // read takes the parts of a bundle that a plan is made from. card is the one whose time is reckoned.
@@ -59,16 +56,7 @@ func read(b *trace.Bundle, card *gpu.Profile) (*record, error) {
 }
 
 func newRecord(p *replay.Program, lives *planning.Lifetimes, s *saved) *record {
-	r := &record{program: p, lives: lives, saved: s, opAfterAlloc: []int32{0}, frees: make([]int32, len(p.Ops)+1), blockOf: make([]int32, len(p.Ops))}
-	for i := range p.Ops {
-		r.frees[i+1] = r.frees[i]
-		switch op := &p.Ops[i]; {
-		case op.Kind == replay.OpAlloc && !(i < len(p.Answers) && p.Answers[i].OOM):
-			r.opAfterAlloc = append(r.opAfterAlloc, int32(i)+1)
-		case op.Kind == replay.OpFree:
-			r.frees[i+1]++
-		}
-	}
+	r := &record{program: p, lives: lives, saved: s, places: planning.NewPlaces(p), blockOf: make([]int32, len(p.Ops))}
 	for i, block := range lives.Blocks {
 		if block.Start > 0 {
 			r.blockOf[block.Start-1] = int32(i) + 1
@@ -77,21 +65,9 @@ func newRecord(p *replay.Program, lives *planning.Lifetimes, s *saved) *record {
 	return r
 }
 
-// request is how many requests were made before a place.
-func (r *record) request(at place) (int, error) {
-	if at[0] >= int64(len(r.opAfterAlloc)) {
-		return 0, fmt.Errorf("%w: %d blocks handed out, the allocator's record has %d", ErrInvalid, at[0], len(r.opAfterAlloc)-1)
-	}
-	from, to := int(r.opAfterAlloc[at[0]]), len(r.program.Ops)
-	if at[0]+1 < int64(len(r.opAfterAlloc)) {
-		to = int(r.opAfterAlloc[at[0]+1]) - 1
-	}
-	return from + sort.Search(to-from, func(i int) bool { return int64(r.frees[from+i]) >= at[1] }), nil
-}
-
 // outside is the largest sum of live blocks before the first iteration: what no plan lowers.
 func (r *record) outside() int64 {
-	to, err := r.request(r.saved.iterations[0].from)
+	to, err := r.places.Request(r.saved.iterations[0].from)
 	if err != nil {
 		return 0
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gresize/gresize/estimator/analysis/planning"
 	"github.com/gresize/gresize/estimator/trace"
 )
 
@@ -19,12 +20,9 @@ const (
 	maxBytes  = 1 << 48
 )
 
-// place is how many blocks the allocator had handed out, and had got back.
-type place [2]int64
-
 // event is a call of one of autograd's two hooks.
 type event struct {
-	at      place
+	at      planning.Place
 	take    bool
 	ordinal int
 	// Of a save: what names the tensor and all before it, and its storage.
@@ -40,7 +38,7 @@ type event struct {
 // iteration is what lies between two beginnings: a forward and a backward pass.
 type iteration struct {
 	number   int64
-	from, to place
+	from, to planning.Place
 	// whole: another iteration followed, or the run's end is known to lie after it.
 	whole  bool
 	events []event
@@ -49,7 +47,7 @@ type iteration struct {
 	// calls is how many operators of the step that was looked at had been called before and after; -1 in other steps.
 	callsFrom, callsTo int
 	// updates is where an optimizer's step begins; nil where none does before the next iteration.
-	updates *place
+	updates *planning.Place
 }
 
 // stateTensor is a tensor of the optimizer's state after its last step.
@@ -83,19 +81,19 @@ type saved struct {
 
 // line is every form that a line may have.
 type line struct {
-	Version *int     `json:"saved"`
-	Lost    int64    `json:"lost"`
-	Begin   *int64   `json:"begin"`
-	Save    *int     `json:"save"`
-	Take    *int     `json:"take"`
-	Alone   *int     `json:"alone"`
-	Calls   *int     `json:"calls"`
-	Of      int64    `json:"of"`
-	At      place    `json:"at"`
-	Prefix  uint32   `json:"prefix"`
-	Address uint64   `json:"address"`
-	Bytes   uint64   `json:"bytes"`
-	Carried *Carried `json:"carried_out"`
+	Version *int           `json:"saved"`
+	Lost    int64          `json:"lost"`
+	Begin   *int64         `json:"begin"`
+	Save    *int           `json:"save"`
+	Take    *int           `json:"take"`
+	Alone   *int           `json:"alone"`
+	Calls   *int           `json:"calls"`
+	Of      int64          `json:"of"`
+	At      planning.Place `json:"at"`
+	Prefix  uint32         `json:"prefix"`
+	Address uint64         `json:"address"`
+	Bytes   uint64         `json:"bytes"`
+	Carried *Carried       `json:"carried_out"`
 	// Updates is the iteration in which an optimizer's step begins, State what it keeps after one: address and bytes.
 	Updates *int64       `json:"updates"`
 	State   *[][2]uint64 `json:"state"`

@@ -40,10 +40,10 @@ type storage struct {
 func (r *record) window(it *iteration) (*window, error) {
 	w := &window{it: it}
 	var err error
-	if w.from, err = r.request(it.from); err != nil {
+	if w.from, err = r.places.Request(it.from); err != nil {
 		return nil, err
 	}
-	if w.to, err = r.request(it.to); err != nil {
+	if w.to, err = r.places.Request(it.to); err != nil {
 		return nil, err
 	}
 	if !it.whole {
@@ -86,7 +86,7 @@ func (r *record) window(it *iteration) (*window, error) {
 	next := w.from
 	for i := range it.events {
 		e := &it.events[i]
-		step, err := r.request(e.at)
+		step, err := r.places.Request(e.at)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (w *window) findState(r *record, lasting map[uint64]int) error {
 	updates := w.to // where the record ends before
 	if w.it.updates != nil {
 		var err error
-		if updates, err = r.request(*w.it.updates); err != nil {
+		if updates, err = r.places.Request(*w.it.updates); err != nil {
 			return err
 		}
 	}
@@ -160,7 +160,7 @@ func (w *window) job(clock planning.Clock, gaps []float64) (*swap.Job, error) {
 	for i := range lives.Permanent {
 		lives.Permanent[i] = true
 	}
-	j, err := lives.Job(clock, nil)
+	j, err := lives.Job(clock, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,9 @@ import (
 	"github.com/gresize/gresize/estimator/analysis/planning"
 	"github.com/gresize/gresize/estimator/analysis/planning/layout"
 	"github.com/gresize/gresize/estimator/analysis/planning/swap"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/internal/printable"
 	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/internal/regular"
@@ -105,6 +108,9 @@ type planned struct {
 	Outcomes       []swap.Outcome      `json:"policies,omitempty"`
 	Swap           *swap.Plan          `json:"swap,omitempty"`
 	NoPlan         string              `json:"no_plan,omitempty"`
+	// Uses says where the accesses of blocks and the times of steps come from.
+	Uses  string `json:"uses,omitempty"`
+	timed bool
 	// Cut: --time-limit ended the search; more time might find better.
 	Cut bool `json:"cut,omitempty"`
 	// SmallestTargetBytes is the smallest target for which a plan was found, where there is none for the one that was asked for; 0: none was found.
@@ -175,7 +181,7 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	out.File = path
 	code := exitOK
 	if swaps {
-		job, err := lives.Job(clock, out.Iteration)
+		job, err := lives.Job(clock, out.Iteration, out.see(path, p, lives, &flags))
 		if err != nil {
 			return usageError(err)
 		}
@@ -229,6 +235,46 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 		err = &statusError{code: code}
 	}
 	return err
+}
+
+// see is what the operators of a bundle read and wrote, where it says so; nil where that is guessed.
+func (out *planned) see(path string, p *replay.Program, lives *planning.Lifetimes, flags *planFlags) *planning.Seen {
+	const guessed = "guessed: near a block's request and near its end (gresize estimate --utilization --bundle FILE records them)"
+	out.Uses = guessed
+	b, err := trace.ReadFile(path)
+	if err != nil || flags.rank >= len(b.Ranks) {
+		return nil // another kind of file
+	}
+	data := b.Ranks[flags.rank].Parts[trace.PartOperators]
+	if len(data) == 0 {
+		return nil
+	}
+	stream, err := utilization.Read(data)
+	if err != nil || len(stream.Uses) == 0 {
+		return nil
+	}
+	var seconds []float64
+	timed := ", each request takes as long as is assumed"
+	if card, err := gpu.Load(b.Manifest.GPU.ID); err == nil {
+		if seconds = utilization.UseSeconds(stream, card); seconds != nil {
+			timed = fmt.Sprintf(", times by the roofline of %s", card.ID)
+		}
+	}
+	uses := make([]planning.Use, len(stream.Uses))
+	for i, u := range stream.Uses {
+		uses[i] = planning.Use{From: u.From, To: u.To, Addresses: u.Addresses}
+		if seconds != nil {
+			uses[i].Seconds = seconds[i]
+		}
+	}
+	seen, err := lives.See(p, uses)
+	if err != nil {
+		out.Uses = guessed + ": those of the bundle are of no use, " + err.Error()
+		return nil
+	}
+	out.timed = seen.Timed()
+	out.Uses = fmt.Sprintf("as %s of a step read and wrote, found in %s%s", quantity.Count(seen.Operators, "operator"), quantity.Count(seen.Steps, "step"), timed)
+	return seen
 }
 
 // slowdownOf is what --no-overhead and --slowdown ask for, 0 where neither is given.
@@ -381,6 +427,9 @@ func (out *planned) print(to io.Writer, target uint64, flags *planFlags) error {
 		note += "; without --target a lower one is searched for"
 	}
 	size("plan", out.PlanBytes, note)
+	if out.Uses != "" {
+		row("uses", "%s", printable.Text(out.Uses))
+	}
 	if target > 0 || flags.slowdown > 0 {
 		out.printSwap(row, target, flags)
 	}
@@ -416,6 +465,9 @@ func (out *planned) printSwap(row func(name, format string, args ...any), target
 		row("swap", "%s of %s, %s to and from the host, at most %s there at once", quantity.Count(len(s.Moves), "trip"), quantity.Count(distinct(s.Moves), "block"), quantity.Size(s.MovedBytes()), quantity.Size(s.HostBytes))
 		row("on the card", "%s at most, in a pool of %s", quantity.Size(s.PeakBytes), quantity.Size(s.PoolBytes))
 		clock := "with an assumed clock (give --step-time)"
+		if out.timed {
+			clock = "with times by roofline"
+		}
 		if flags.stepTime > 0 {
 			clock = "with the given step time"
 		}

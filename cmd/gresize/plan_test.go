@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
 func runPlan(args ...string) (code int, stdout, stderr string) {
@@ -190,4 +192,33 @@ func TestPlanShowsOnATerminalWhatItDoes(t *testing.T) {
 		t.Errorf("%q", b.String())
 	}
 	(*progressLine)(nil).working("nothing")()
+}
+
+// TestPlanOfUses: a bundle that was recorded with --utilization says what operators read and write: the plan says so, and moves the optimizer's state, which is never freed. One
+// that was not is planned by a guess, and that is said, too.
+func TestPlanOfUses(t *testing.T) {
+	python := torchtest.Python(t, "2.6.0")
+	lib, err := filepath.Abs("../../build/lib")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GRESIZE_LIBDIR", lib)
+	for _, c := range []struct{ flag, says string }{{"--utilization", "operators of a step read and wrote, found in 7 steps, times by the roofline of rtx3060"}, {"--quick", "guessed: near a block's request"}} {
+		bundle := filepath.Join(t.TempDir(), "job.gresize")
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"estimate", c.flag, "--no-sandbox", "--gpu", "rtx3060", "--budget", "5m", "--bundle", bundle, "--", python, "../../offload/testdata/momentum.py"}, &out, &errs); code != exitOK {
+			t.Fatalf("exit %d\n%s%s", code, &out, &errs)
+		}
+		code, text, said := runPlan(bundle, "--target", "1100MiB", "--effort", "1", "--time-limit", "10m", "--json")
+		var got planned
+		if err := json.Unmarshal([]byte(text), &got); err != nil {
+			t.Fatalf("exit %d, %v\n%s%s", code, err, text, said)
+		}
+		if !strings.Contains(got.Uses, c.says) {
+			t.Errorf("%s: %q", c.flag, got.Uses)
+		}
+		if c.flag == "--utilization" && (code != exitOK || got.Swap == nil || len(got.Swap.Moves) == 0) {
+			t.Errorf("exit %d: %s", code, text)
+		}
+	}
 }

@@ -11,7 +11,7 @@ import (
 func TestOperatorsPart(t *testing.T) {
 	for _, release := range []string{"2.6.0", "2.11.0"} {
 		plain := runPython(t, release, 1, []string{"testdata/stepped.py", "4"})
-		o := runPython(t, release, 1, []string{"testdata/stepped.py", "4"}, "GRESIZE_PROBE_PARTS=operators")
+		o := runPython(t, release, 1, []string{"testdata/stepped.py", "4"}, "GRESIZE_PROBE_PARTS=operators", "GRESIZE_PROBE_EVENTS=1")
 		if o.failed || len(o.ranks) != 1 || len(plain.ranks) != 1 {
 			t.Fatalf("%s:\n%s", release, o.output)
 		}
@@ -24,6 +24,18 @@ func TestOperatorsPart(t *testing.T) {
 		}
 		if s.Step != 3 || s.Compiled || s.LeftOut != 0 || s.Syncs != 1 || len(s.ProcessorSeconds) < 2 {
 			t.Errorf("%s: %+v", release, s)
+		}
+		for i, u := range s.Uses {
+			if i > 0 && (u.From[0] < s.Uses[i-1].From[0] || u.To[1] < u.From[1]) {
+				t.Fatalf("%s: use %d: %+v after %+v", release, i, u, s.Uses[i-1])
+			}
+			// Input, filters and output.
+			if u.Operator >= 0 && s.Operators[u.Operator].Name == "convolution" && (len(u.Addresses) < 3 || u.To[0] == u.From[0]) {
+				t.Errorf("%s: a convolution uses %+v", release, u)
+			}
+		}
+		if len(s.Uses) < 20 {
+			t.Errorf("%s: %d uses", release, len(s.Uses))
 		}
 		flops, byKey := 0.0, map[string]utilization.Operator{}
 		for _, op := range s.Operators {

@@ -142,6 +142,29 @@ func CallSeconds(s *Stream, card *gpu.Profile) []float64 {
 	return calls
 }
 
+// UseSeconds is how long each operator of s.Uses takes: on the card, or its share of the host's time where the host is slower; nil where that is not known.
+func UseSeconds(s *Stream, card *gpu.Profile) []float64 {
+	if unusable(s, card).Code != "" {
+		return nil
+	}
+	seconds, sum := make([]float64, len(s.Uses)), 0.0
+	for i, u := range s.Uses {
+		if u.Operator >= 0 {
+			o := s.Operators[u.Operator]
+			seconds[i] = newKernel(o, card, typical).seconds * o.Launches
+			sum += seconds[i]
+		}
+	}
+	if sum <= 0 {
+		return nil
+	}
+	scale := Estimate(s, card).StepSeconds.Value / sum
+	for i := range seconds {
+		seconds[i] *= scale
+	}
+	return seconds
+}
+
 func unusable(s *Stream, card *gpu.Profile) estimator.Reason {
 	switch {
 	case s.Compiled:

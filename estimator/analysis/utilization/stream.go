@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/gresize/gresize/estimator/trace"
 )
@@ -17,6 +18,8 @@ import (
 const (
 	maxKinds     = 4096
 	maxCalls     = 1 << 17
+	maxUses      = 1 << 16
+	maxUsed      = 1 << 16 // storages of one operator
 	maxTimes     = 64
 	maxNameBytes = 80
 	maxSeconds   = 24 * 3600
@@ -59,6 +62,17 @@ type Stream struct {
 	Operators        []Operator `json:"-"`
 	// Calls are the operators of the step in order, by their places in Operators; only where a plan is made of the run.
 	Calls []int32 `json:"-"`
+	// Uses are the operators of the step in order with what they read and wrote; only where the allocator's history was recorded, too.
+	Uses []Use `json:"-"`
+}
+
+// Use is one operator and the storages that it read or wrote.
+type Use struct {
+	// Operator is its place in Operators; -1 where it is none of them.
+	Operator int
+	// From and To are where it began and ended: how many blocks the allocator had handed out, and had got back.
+	From, To  [2]int64
+	Addresses []uint64
 }
 
 // Read reads a stream. An error names the line.
@@ -110,7 +124,8 @@ func (s *Stream) readHead(text []byte) error {
 func (s *Stream) add(text []byte) error {
 	var line struct {
 		Operator
-		Calls []int32 `json:"calls"`
+		Calls []int32   `json:"calls"`
+		Uses  [][]int64 `json:"uses"`
 	}
 	if err := json.Unmarshal(text, &line); err != nil {
 		return err
@@ -124,6 +139,11 @@ func (s *Stream) add(text []byte) error {
 		}
 	}
 	s.Calls = append(s.Calls, line.Calls...)
+	for _, numbers := range line.Uses {
+		if err := s.addUse(numbers); err != nil {
+			return err
+		}
+	}
 	o := line.Operator
 	if o.Name == "" {
 		return nil // a newer probe may say more
@@ -143,5 +163,22 @@ func (s *Stream) add(text []byte) error {
 		}
 	}
 	s.Operators = append(s.Operators, o)
+	return nil
+}
+
+// addUse reads the number of an operator, two places and addresses.
+func (s *Stream) addUse(numbers []int64) error {
+	const head = 5
+	if len(s.Uses) == maxUses || len(numbers) <= head || len(numbers) > head+maxUsed {
+		return fmt.Errorf("uses: more than %d, or one of %d numbers", maxUses, len(numbers))
+	}
+	u := Use{Operator: int(numbers[0]), From: [2]int64(numbers[1:3]), To: [2]int64(numbers[3:5])}
+	if numbers[0] < -1 || numbers[0] >= int64(len(s.Operators)) || slices.Min(numbers[1:]) < 0 || u.From[0] > u.To[0] || u.From[1] > u.To[1] {
+		return fmt.Errorf("uses: %d is impossible", numbers[:head])
+	}
+	for _, address := range numbers[head:] {
+		u.Addresses = append(u.Addresses, uint64(address))
+	}
+	s.Uses = append(s.Uses, u)
 	return nil
 }

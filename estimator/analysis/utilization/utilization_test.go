@@ -192,6 +192,10 @@ func TestReadFaults(t *testing.T) {
 		{head + `{"op":"mm","count":1e300}`, "line 2: count"},
 		{head + `{"op":"` + strings.Repeat("x", 81) + `"}`, "line 2: op"},
 		{head + "[]", "line 2"},
+		{head + `{"uses":[[0,1,0,1,0,9]]}`, "uses: [0 1 0 1 0] is impossible"}, // no operator 0
+		{head + `{"uses":[[-1,5,0,1,0,9]]}`, "uses: [-1 5 0 1 0] is impossible"},
+		{head + `{"uses":[[-1,1,0,1,0]]}`, "or one of 5 numbers"},
+		{head + `{"uses":[[-1,1,0,1,0,-9]]}`, "is impossible"},
 		{head + strings.Repeat(`{"op":"mm"}`+"\n", maxKinds+1), "more than 4096"},
 	} {
 		if _, err := Read([]byte(c.text)); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {

@@ -29,6 +29,11 @@ def wants_part(name: str) -> bool:
     return name in os.environ.get("GRESIZE_PROBE_PARTS", "").split(",")
 
 
+def records_events() -> bool:
+    """Whether the history of the allocator is recorded."""
+    return os.environ.get("GRESIZE_PROBE_EVENTS") == "1"
+
+
 def environment_kept() -> bool:
     """Whether the variables that put the virtual GPU under a process are still there."""
     stubs = os.environ.get("GRESIZE_VGPU_DIR", "")

@@ -9,6 +9,7 @@ import ctypes
 import time
 
 from ..process import guard, native, settings
+from . import memory_history
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -21,6 +22,7 @@ VERSION = 1
 AFTER_STEP = 2
 MOST_KINDS = 4096
 MOST_CALLS = 1 << 17
+MOST_USES = 1 << 16
 MOST_TIMES = 64
 MOST_NAME_BYTES = 80
 CALLS_IN_A_LINE = 4096
@@ -132,6 +134,7 @@ class Operators:
         self.kinds = {}  # what an operator is -> how often it came
         self.numbers = {}  # what an operator is -> its place among those kinds
         self.calls = []  # the place of each call's kind, in order
+        self.uses = []  # of each operator its place among the kinds, or -1, where in the allocator's history it began and ended, and the storages that it used
         self.left_out = 0
         self.syncs = 0
         self.copied_bytes = 0  # between host and device
@@ -176,15 +179,21 @@ class Operators:
         if stack:  # the program has a mode of its own, and would end ours in the place of it
             self.compiled = True
             return
-        note, grids = self.note, Grids()
+        note, use, grids = self.note, self.use, Grids()
+        torch, follows = self.torch, settings.records_events() and not settings.wants_part("saved")  # which has a clock of its own
+
+        def here():
+            return memory_history.place(torch) if follows and len(self.uses) < MOST_USES else None
 
         class Mode(_python_dispatch.TorchDispatchMode):
             def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-                before = grids.read()
+                before, place = grids.read(), here()
                 out = function(*args, **(kwargs or {}))
                 try:
                     after = grids.read()
-                    note(function, args, kwargs or {}, out, after[0] - before[0], after[1] - before[1])
+                    kind = note(function, args, kwargs or {}, out, after[0] - before[0], after[1] - before[1])
+                    if place is not None:
+                        use(kind, function, place, here(), args, kwargs or {}, out)
                 except Exception:
                     guard.complain()
                 return out
@@ -213,20 +222,31 @@ class Operators:
             self.free[function] = known
         return known
 
-    def note(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, launches: int, blocks: int) -> None:
+    def use(self, kind: int, function: Any, before: tuple[int, int, int], after: tuple[int, int, int], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Notes which storages an operator reads and writes. A view uses none."""
+        if self.is_free(function):
+            return
+        tensors = self._tensors(args) + self._tensors(kwargs.values()) + self._tensors((out,))
+        cards = [t for t in tensors if t.device.type == "cuda" and t.device.index == after[0] and t.layout == self.torch.strided]
+        addresses = {t.untyped_storage().data_ptr() for t in cards} - {0}
+        if addresses:
+            self.uses.append([kind, *before[1:], *after[1:], *sorted(addresses)])
+
+    def note(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, launches: int, blocks: int) -> int:
+        """The place of the operator among the kinds; -1 for one that is none of them."""
         inputs, outputs = self._tensors(args) + self._tensors(kwargs.values()), self._tensors((out,))
         on_device = [t for t in inputs + outputs if t.device.type == "cuda"]
         if not on_device:
-            return
+            return -1
         namespace, _, name = function._schema.name.partition("::")
         if name == "_local_scalar_dense":
             self.syncs += 1
-            return
+            return -1
         if namespace == "c10d" or self.is_free(function):
-            return
+            return -1
         if len(on_device) < len(inputs) + len(outputs) and name in ("_to_copy", "copy_"):
             self.copied_bytes += sum(t.numel() * t.element_size() for t in on_device[-1:])
-            return
+            return -1
         flops, tiles, kind = 0, 0, "other"
         rule = PRODUCTS.get(name)
         if rule is not None:
@@ -253,9 +273,10 @@ class Operators:
             self.kinds[key] = 1
         else:
             self.left_out += 1
-            return
+            return -1
         if len(self.calls) < MOST_CALLS:
             self.calls.append(self.numbers[key])
+        return self.numbers[key]
 
     def _tensors(self, values):
         found = []
@@ -293,3 +314,6 @@ class Operators:
         if settings.wants_part("saved"):
             for first in range(0, len(self.calls), CALLS_IN_A_LINE):
                 yield {"calls": self.calls[first : first + CALLS_IN_A_LINE]}
+        if len(self.uses) < MOST_USES:
+            for first in range(0, len(self.uses), CALLS_IN_A_LINE):
+                yield {"uses": self.uses[first : first + CALLS_IN_A_LINE]}

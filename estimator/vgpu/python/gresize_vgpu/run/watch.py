@@ -88,7 +88,7 @@ class Watch:
         self.networks = set()  # the names that they were seen to have
         self.ahead = lines_not_run.Blocks({}, self.turns)  # what was not run, once that was looked at
         self.steps_in_all = program_counters.UNTOLD_STEPS
-        self.ledger = memory_history.Ledger(torch) if os.environ.get("GRESIZE_PROBE_EVENTS") == "1" else None
+        self.ledger = memory_history.Ledger(torch) if settings.records_events() else None
         self.layers = modules.Layers(torch) if settings.wants_part("modules") else None
         self.operators = operators.Operators(torch) if settings.wants_part("operators") else None
         self.rank = settings.integer("RANK")
