@@ -67,7 +67,8 @@ func TestEqualToTheBit(t *testing.T) {
 			t.Errorf("%s is not found: %v\n%s", fault, err, out)
 		}
 	}
-	if out, err := run("another plan", "3", "6"); err != nil || !strings.Contains(out, " 0 moves, ") || !strings.Contains(out, " 0 iterations followed, 0 wrong") {
+	if out, err := run("another plan", "3", "6"); err != nil || !strings.Contains(out, " 0 moves, ") || !strings.Contains(out, " 0 iterations followed, 0 wrong") ||
+		!strings.Contains(out, "tensor 0 of the first iteration is none of the plan's: another program or another batch") {
 		t.Errorf("the plan of another program: %v\n%s", err, out)
 	}
 }

@@ -18,6 +18,8 @@ const Schema = "gresize.offload/1"
 type Plan struct {
 	Schema       string `json:"schema"`
 	TorchVersion string `json:"torch_version"`
+	// GPU is the name of the card that it was made for.
+	GPU string `json:"gpu,omitempty"`
 	// TargetBytes is the card's memory that the job may take, all in all; AllocatorBytes what of it the plan was made for: live blocks of PyTorch's allocator.
 	TargetBytes    int64 `json:"target_bytes"`
 	AllocatorBytes int64 `json:"allocator_bytes"`
@@ -118,7 +120,7 @@ func (r *record) sequences() (order []*iteration) {
 
 // nothing is the plan that moves nothing.
 func (r *record) nothing(q Request) *Plan {
-	p := &Plan{Schema: Schema, TorchVersion: r.torch, TargetBytes: q.TargetBytes, ExpandableSegments: q.Expandable}
+	p := &Plan{Schema: Schema, TorchVersion: r.torch, GPU: r.gpu, TargetBytes: q.TargetBytes, ExpandableSegments: q.Expandable}
 	for _, it := range r.sequences() {
 		p.Iterations = append(p.Iterations, Iteration{Prefixes: it.prefixes(), Moves: []Move{}})
 	}
@@ -136,7 +138,7 @@ func (p *Plan) Moves() (n int) {
 
 // plan plans the recorded run.
 func (r *record) plan(ctx context.Context, o Options) (*Plan, error) {
-	p := &Plan{Schema: Schema, TorchVersion: r.torch, TargetBytes: o.TargetBytes, AllocatorBytes: o.AllocatorBytes}
+	p := &Plan{Schema: Schema, TorchVersion: r.torch, GPU: r.gpu, TargetBytes: o.TargetBytes, AllocatorBytes: o.AllocatorBytes}
 	order := r.sequences()
 	if len(order) == 0 {
 		return nil, errors.New("autograd saved no tensor on the card")

@@ -18,6 +18,7 @@ type record struct {
 	lives   *planning.Lifetimes
 	saved   *saved
 	torch   string
+	gpu     string
 	places  *planning.Places
 	blockOf []int32 // by request: 1 more than the block that it made
 	times   times
@@ -48,7 +49,7 @@ func read(b *trace.Bundle, card *gpu.Profile) (*record, error) {
 		return nil, err
 	}
 	r := newRecord(p, lives, s)
-	r.torch = b.Manifest.Versions.Torch
+	r.torch, r.gpu = b.Manifest.Versions.Torch, card.Name
 	if stream, err := utilization.Read(b.Ranks[0].Parts[trace.PartOperators]); err == nil {
 		r.times = newTimes(s, stream, card)
 	}

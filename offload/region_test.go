@@ -47,6 +47,18 @@ func TestRegions(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	t.Log(strings.TrimSpace(out))
+	if strings.Contains(out, "gresize: ") {
+		t.Errorf("something is said of a plan that fits:\n%s", out)
+	}
+	// A plan of something else is carried out as far as it goes, and what it is of is said before the first step.
+	other := *plan
+	other.TorchVersion, other.GPU, other.TargetBytes = "1.0", "Abacus", 1<<40
+	out, err = run(&other, 1, "1", "2")
+	for _, says := range []string{"the plan was made for PyTorch 1.0, and this is 2.6.0", "the plan was made for Abacus, and this is NVIDIA H100", "the plan takes up to 1024.00 GiB, and the card has"} {
+		if err != nil || !strings.Contains(out, says) {
+			t.Errorf("%v, no %q in\n%s", err, says, out)
+		}
+	}
 	if out, err := run(plan, 2, "1", "1"); err == nil || !strings.Contains(out, "2 cards are visible") || !strings.Contains(out, "there are no regions") {
 		t.Errorf("two cards: %v\n%s", err, out)
 	}
@@ -103,5 +115,23 @@ func TestFitRegions(t *testing.T) {
 		if sum := (&Plan{Regions: sizes}).RegionBytes(); sum < 900*mib || sum > 1050*mib || sizes[len(sizes)-1] < 0 || sizes[0] < sizes[len(sizes)-1] {
 			t.Errorf("%d", sizes)
 		}
+	}
+}
+
+// TestInOrder: the fastest come first, of those as fast the one that leaves most room; after three, those without regions.
+func TestInOrder(t *testing.T) {
+	peaks := map[*Plan]int64{}
+	plan := func(name string, stall, peak int64, regions ...int64) *Plan {
+		p := &Plan{TorchVersion: name, BaseNanos: 1000, TotalNanos: 1000 + stall, Regions: regions}
+		peaks[p] = peak
+		return p
+	}
+	found := []*Plan{plan("d", 300, 5, 1), plan("b", 5, 8, 1), plan("a", 0, 9), plan("c", 100, 7, 1), plan("e", 400, 5, 1), plan("f", 500, 5)}
+	names := ""
+	for _, p := range inOrder(found, peaks) {
+		names += p.TorchVersion
+	}
+	if names != "bacfde" {
+		t.Error(names)
 	}
 }

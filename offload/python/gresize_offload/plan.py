@@ -40,11 +40,11 @@ class Iteration:
 
 
 class Plan:
-    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version", "state", "regions")
+    __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version", "state", "regions", "gpu")
 
-    def __init__(self, iterations, host_bytes, target_bytes, torch_version, state=(), regions=()):
+    def __init__(self, iterations, host_bytes, target_bytes, torch_version, state=(), regions=(), gpu=""):
         self.iterations, self.host_bytes, self.target_bytes, self.torch_version, self.state = iterations, host_bytes, target_bytes, torch_version, state
-        self.regions = regions
+        self.regions, self.gpu = regions, gpu
 
     def moves(self):
         """Whether anything leaves the card."""
@@ -116,6 +116,7 @@ def parse(text):
         _get(value, "torch_version", str, "plan"),
         _state(value.get("state")),
         _regions(value.get("regions")),
+        _get(value, "gpu", str, "plan") if "gpu" in value else "",
     )
 
 

@@ -9,7 +9,7 @@ import bisect
 import json
 import os
 
-from . import copies, regions, sequence, state
+from . import copies, fitting, regions, sequence, state
 
 
 class Held:
@@ -49,6 +49,7 @@ class Swapper(sequence.Sequence):
         self.counts = {"iterations": 0, "followed": 0, "moves": 0, "state_moves": 0, "moved_bytes": 0, "no_room": 0, "late": 0, "revived": 0}
         self.state = state.State(self, plan.state)
         self.regions = regions.Regions(())
+        self.program = fitting.Program()
 
     # -- the sequence
 
@@ -82,6 +83,8 @@ class Swapper(sequence.Sequence):
     def saved(self, item, tensor):
         candidates = self.by_prefix.get((self.ordinal, self.prefix)) if self.following else None
         if not candidates:
+            if self.following and self.iteration == 1:
+                self.program.differs(self.ordinal)
             self.following = None
             return
         if self.ordinal + 1 == len(candidates[0].prefixes):
@@ -212,6 +215,8 @@ def begin(torch, plan):
         current = Swapper(torch, plan, copies.Host(torch), "cpu")
     else:
         current = Swapper(torch, plan, copies.Cuda(torch))
+        fitting.release(torch, plan)
+        fitting.card(torch, plan)
         current.regions = regions.Regions(plan.regions)
         current.regions.begin(torch)
     if plan.moves():

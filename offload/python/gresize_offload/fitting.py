@@ -1,0 +1,43 @@
+"""Says on standard error where a plan was made for something else than what runs: another PyTorch, card, program or batch. The program runs all the same."""
+import sys
+
+GIB = 1 << 30
+AGAIN = "make a plan for it with gresize run --target SIZE --only-plan -o FILE"
+
+
+def tell(text):
+    print("gresize: %s" % text, file=sys.stderr)
+
+
+def release(torch, plan):
+    here = str(torch.__version__)
+    if plan.torch_version and plan.torch_version != here:
+        tell("the plan was made for PyTorch %.40s, and this is %s: what it takes may be more; %s" % (plan.torch_version, here, AGAIN))
+
+
+def card(torch, plan):
+    """Has it checked when the program first uses the card."""
+
+    def first_use():
+        try:
+            properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+            if plan.gpu and plan.gpu != properties.name:
+                tell("the plan was made for %.80s, and this is %s: what it takes may be more; %s" % (plan.gpu, properties.name, AGAIN))
+            if properties.total_memory < plan.target_bytes:
+                tell("the plan takes up to %.2f GiB, and the card has %.2f: %s" % (plan.target_bytes / GIB, properties.total_memory / GIB, AGAIN))
+        except Exception:  # nothing is said then
+            pass
+
+    torch.cuda._lazy_call(first_use)
+
+
+class Program:
+    """Whether the first iteration is one of the plan's."""
+
+    def __init__(self):
+        self.said = False
+
+    def differs(self, ordinal):
+        if not self.said:
+            self.said = True
+            tell("tensor %d of the first iteration is none of the plan's: another program or another batch; such iterations run as without a plan; %s" % (ordinal, AGAIN))
