@@ -14,6 +14,8 @@ type foreseen struct {
 	fits, roomy bool
 	// peakBytes is the most that it took from the card.
 	peakBytes int64
+	// ops is how many requests were simulated for it.
+	ops int
 }
 
 // with is the recorded program with a plan carried out: what leaves is freed at its event, and asked for again when it comes back.

@@ -17,16 +17,24 @@ const (
 	mostRegions = 8
 	// regionRoundBytes is what the segment of a region is rounded up to.
 	regionRoundBytes = int64(2) << 20
-	// mostRegionOps bounds the requests that are simulated in the search for regions of one plan.
-	mostRegionOps = 2_000_000
-	splitStep     = 0.02
+	// mostOps bounds the requests that are simulated in the search for regions; mostOpsOfPlan where that is made for many plans.
+	mostOps       = 2_500_000
+	mostOpsOfPlan = 800_000
 )
 
-// regionShares are the sums of regions that are tried, as parts of what lives at once; pairShares those that are tried as two regions, too.
+// regionShares are the sums of regions that are tried, as parts of what lives at once; pairShares those that are tried as two regions, too, in steps of which splitSteps is
+// the size. Finer ones come last.
 var (
 	regionShares = []float64{1.04, 1.02, 1.01, 1, 0.98, 0.96, 0.93}
-	pairShares   = []float64{1.02, 1, 0.98}
+	pairShares   = [][]float64{{1.02, 1, 0.98}, {1.06, 1.04, 1.03, 1.02, 1.01, 1, 0.99, 0.98, 0.97, 0.95}}
+	splitSteps   = []float64{0.02, 0.005}
 )
+
+// LeastWithRegions is the least that PyTorch's allocator takes for a recorded program, and the regions with which it does; none where none help.
+func LeastWithRegions(p *replay.Program, config allocator.Config) (regions []int64, peakBytes int64, err error) {
+	regions, f, err := fitRegions(p, config, replay.Unlimited)
+	return regions, f.peakBytes, err
+}
 
 // inRegions is a program whose first requests are for regions.
 func inRegions(p *replay.Program, regions []int64) *replay.Program {
@@ -45,9 +53,11 @@ func candidates(live int64) (all [][]int64) {
 	for _, share := range regionShares {
 		all = append(all, []int64{size(share)})
 	}
-	for split := splitStep; split <= 0.5; split += splitStep {
-		for _, share := range pairShares {
-			all = append(all, []int64{size(share) - size(share*split), size(share * split)})
+	for i, step := range splitSteps {
+		for split := step; split <= 0.5; split += step {
+			for _, share := range pairShares[i] {
+				all = append(all, []int64{size(share) - size(share*split), size(share * split)})
+			}
 		}
 	}
 	return all
@@ -67,7 +77,10 @@ func fitRegions(p *replay.Program, config allocator.Config, allocatorBytes int64
 	if err != nil {
 		return nil, best, err
 	}
-	capacity, left := allocatorBytes, mostRegionOps
+	capacity, left := allocatorBytes, mostOps
+	if limited {
+		left = mostOpsOfPlan
+	}
 	for _, sizes := range candidates(int64(layout.LiveBound(lives.Blocks))) {
 		if !limited {
 			capacity = best.peakBytes - 1
@@ -75,13 +88,14 @@ func fitRegions(p *replay.Program, config allocator.Config, allocatorBytes int64
 		if slices.Min(sizes) <= 0 || sizes[0] > capacity {
 			continue
 		}
-		if left -= len(p.Ops); left < 0 {
+		if left < 0 {
 			break
 		}
 		f, err := run(inRegions(p, sizes), config, capacity)
 		if err != nil {
 			return nil, best, err
 		}
+		left -= f.ops
 		if f.roomy {
 			if regions, best = sizes, f; limited {
 				break
@@ -97,5 +111,5 @@ func run(p *replay.Program, config allocator.Config, allocatorBytes int64) (f fo
 	if err != nil {
 		return f, err
 	}
-	return foreseen{fits: result.FirstOOM == nil, roomy: result.FirstOOM == nil && result.Stats.Retries == 0, peakBytes: result.Stats.ReservedBytes.All.Peak}, nil
+	return foreseen{fits: result.FirstOOM == nil, roomy: result.FirstOOM == nil && result.Stats.Retries == 0, peakBytes: result.Stats.ReservedBytes.All.Peak, ops: result.OpsDone}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
 	"github.com/gresize/gresize/estimator/analysis/planning"
 	"github.com/gresize/gresize/estimator/analysis/planning/layout"
@@ -23,6 +24,7 @@ import (
 	"github.com/gresize/gresize/internal/printable"
 	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/internal/regular"
+	"github.com/gresize/gresize/offload"
 	"github.com/spf13/cobra"
 )
 
@@ -99,6 +101,8 @@ type planned struct {
 	BoundBytes     uint64              `json:"bound_bytes"`
 	DefaultBytes   *int64              `json:"default_allocator_bytes,omitempty"`
 	Expandable     *int64              `json:"expandable_segments_bytes,omitempty"`
+	Regions        []int64             `json:"regions,omitempty"`
+	RegionsBytes   int64               `json:"with_regions_bytes,omitempty"`
 	CnMemBytes     uint64              `json:"cnmem_bytes,omitempty"`
 	SmartPoolBytes uint64              `json:"smartpool_bytes,omitempty"`
 	PlanBytes      uint64              `json:"plan_bytes"`
@@ -369,6 +373,11 @@ func compare(ctx context.Context, p *replay.Program, lives *planning.Lifetimes, 
 			out.DefaultBytes = &peak
 		}
 	}
+	if len(p.Start) == 0 && ctx.Err() == nil {
+		if regions, peak, err := offload.LeastWithRegions(p, allocator.Config{}); err == nil && len(regions) > 0 {
+			out.Regions, out.RegionsBytes = regions, peak
+		}
+	}
 	return out, nil
 }
 
@@ -408,6 +417,9 @@ func (out *planned) print(to io.Writer, target uint64, flags *planFlags) error {
 	}
 	if out.Expandable != nil {
 		size("expandable", uint64(*out.Expandable), "with expandable segments")
+	}
+	if n := len(out.Regions); n > 0 {
+		size("regions", uint64(out.RegionsBytes), fmt.Sprintf("its allocator over %s, as gresize run does", quantity.Count(n, "region")))
 	}
 	if out.CnMemBytes > 0 {
 		size("CnMem", out.CnMemBytes, fmt.Sprintf("NVIDIA's pool, which SmartPool was compared with; the plan is %.1f %% less", less(out.PlanBytes, out.CnMemBytes)))
