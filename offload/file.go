@@ -1,12 +1,12 @@
 package offload
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/gresize/gresize/internal/regular"
+	"github.com/gresize/gresize/internal/strictjson"
 )
 
 // Limits on a plan's file, which may come from a stranger. gresize_offload/plan.py has the same.
@@ -35,11 +35,8 @@ func ReadFile(path string) (*Plan, error) {
 }
 
 func parse(data []byte) (*Plan, error) {
-	if len(data) > maxFileBytes {
-		return nil, fmt.Errorf("more than %d bytes", maxFileBytes)
-	}
 	p := new(Plan)
-	if err := json.Unmarshal(data, p); err != nil {
+	if err := strictjson.Unmarshal(data, maxFileBytes, p); err != nil {
 		return nil, err
 	}
 	switch {

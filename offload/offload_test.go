@@ -257,6 +257,71 @@ func TestBadPlans(t *testing.T) {
 	}
 }
 
+// TestBothReadersAgree: what the command line reads as a plan the layer in the job reads too, and what one refuses, the other does not carry out.
+func TestBothReadersAgree(t *testing.T) {
+	data, err := json.Marshal(valid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sound := string(data)
+	with := func(before, after string) string {
+		t.Helper()
+		if !strings.Contains(sound, before) {
+			t.Fatalf("%s is not in %s", before, sound)
+		}
+		return strings.Replace(sound, before, after, 1)
+	}
+	texts := map[string]string{
+		"sound":                        sound,
+		"a key in other letters":       with(`"host_bytes"`, `"Host_Bytes"`),
+		"and both":                     with(`"host_bytes"`, `"HOST_BYTES":1,"host_bytes"`),
+		"a long s":                     with(`"save"`, `"ſave"`),
+		"a Kelvin sign":                with(`"back"`, `"bac\u212a"`),
+		"a key twice":                  with(`"host_bytes"`, `"host_bytes":1,"host_bytes"`),
+		"iterations twice":             with(`"iterations"`, `"iterations":[],"iterations"`),
+		"an unknown key":               with(`"host_bytes"`, `"host_byte":1,"host_bytes"`),
+		"an unknown key of a move":     with(`"save"`, `"when":1,"save"`),
+		"a move's key in capitals":     with(`"gone"`, `"Gone"`),
+		"a move's key twice":           with(`"gone"`, `"gone":0,"gone"`),
+		"an iteration's in capitals":   with(`"prefixes"`, `"PREFIXES"`),
+		"a number as text":             with(`"host_bytes":`, `"host_bytes":"1","x":`),
+		"text behind it":               sound + "{}",
+		"a comment":                    "// a plan\n" + sound,
+		"no number":                    with(`"base_ns":`, `"base_ns":NaN,"x":`),
+		"a list of plans":              "[" + sound + "]",
+		"null":                         "null",
+		"nothing":                      "",
+		"a mark of the order of bytes": "\ufeff" + sound,
+	}
+	dir := t.TempDir()
+	var names []string
+	for name, text := range texts {
+		names = append(names, name)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(names)
+	layer := exec.Command("python3", append([]string{"-c", "import sys\nfrom gresize_offload import plan\nfor path in sys.argv[1:]:\n try:\n  plan.read(path)\n  print('taken')\n except plan.Refused as e:\n  print('refused', e)"}, names...)...)
+	layer.Dir = dir
+	python, err := filepath.Abs("python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer.Env = append(os.Environ(), "PYTHONPATH="+python)
+	out, err := layer.CombinedOutput()
+	said := strings.Split(strings.TrimSpace(string(out)), "\n")
+	if err != nil || len(said) != len(names) {
+		t.Fatalf("%v %s", err, out)
+	}
+	for i, name := range names {
+		_, err := ReadFile(filepath.Join(dir, name))
+		if wants := name == "sound"; (err == nil) != wants || (said[i] == "taken") != wants {
+			t.Errorf("%s: %v; the layer: %s", name, err, said[i])
+		}
+	}
+}
+
 // TestAPipeIsNoPlan: nobody waits for the other end of a pipe that stands in a plan's place.
 func TestAPipeIsNoPlan(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "job.plan")

@@ -173,7 +173,7 @@ func examine(path, text string) (*Config, Faults) {
 		return nil, f.all()
 	}
 	unknown := map[string]bool{}
-	for _, key := range meta.Undecoded() {
+	for _, key := range append(meta.Undecoded(), misspelled(meta)...) {
 		if parent := key[:len(key)-1]; unknown[parent.String()] {
 			unknown[key.String()] = true // its table is named
 			continue

@@ -222,6 +222,17 @@ func (c *Config) ProbeURL(address string) string {
 	return "http://" + address
 }
 
+// misspelled are the keys that toml takes for known ones though their letters are others: Mode would stand beside mode, and one of them be obeyed.
+func misspelled(meta toml.MetaData) []toml.Key {
+	var found []toml.Key
+	for _, key := range meta.Keys() {
+		if !slices.ContainsFunc(knownKeys(), func(k knownKey) bool { return k.begins(key) }) {
+			found = append(found, key)
+		}
+	}
+	return found
+}
+
 // nearest proposes the known key that looks most like an unknown one. One of another table has to look more like it, and its table is named.
 func nearest(key toml.Key) string {
 	word, table := key[len(key)-1], strings.Join(key[:len(key)-1], ".")
@@ -265,6 +276,20 @@ func distance(a, b string) int {
 }
 
 type knownKey struct{ table, word string }
+
+// begins says whether the key or a table above it is spelled so.
+func (k knownKey) begins(key toml.Key) bool {
+	words := strings.Split(strings.TrimPrefix(k.table+"."+k.word, "."), ".")
+	if len(key) > len(words) {
+		return false
+	}
+	for i, word := range key {
+		if word != words[i] && words[i] != "NAME" {
+			return false
+		}
+	}
+	return true
+}
 
 // knownKeys are the keys that the structs of this package have.
 func knownKeys() []knownKey {

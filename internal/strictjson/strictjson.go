@@ -1,6 +1,7 @@
-// Package strictjson reads one JSON document whose form is known: a field that the form does not have, text behind the
-// document and a document that is too large are faults, told with their place. It is for files that people write by hand
-// and for messages that cross a boundary of trust.
+// Package strictjson reads one JSON document whose form is known: a field that the form does not have or has in other
+// letters, a field that stands twice, text behind the document and a document that is too large are faults, told with
+// their place. It is for files that people write by hand and for messages that cross a boundary of trust, where every
+// reader has to see the same in one document.
 package strictjson
 
 import (
@@ -9,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 )
 
 // Unmarshal reads data, at most limit bytes of it, into v, which is a pointer as for json.Unmarshal. A fault names the line
@@ -24,6 +26,10 @@ func Unmarshal(data []byte, limit int, v any) error {
 	}
 	if rest := bytes.TrimLeft(data[decoder.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return at(data, int64(len(data)-len(rest)), errors.New("text behind the end of the document"))
+	}
+	decoder = json.NewDecoder(bytes.NewReader(data))
+	if err := keys(decoder, reflect.TypeOf(v)); err != nil {
+		return at(data, decoder.InputOffset(), err)
 	}
 	return nil
 }

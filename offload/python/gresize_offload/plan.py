@@ -7,6 +7,12 @@ MOST_ITERATIONS = 64
 MOST_TENSORS = 1 << 20
 MOST_REGIONS = 8
 
+# The keys of a plan, which are offload.Plan's: what one reader passes over the other may obey.
+KEYS = {"schema", "torch_version", "target_bytes", "allocator_bytes", "host_bytes", "expandable_segments", "base_ns", "total_ns", "moved_bytes", "slowdown", "iterations", "state"}
+ITERATION_KEYS = {"prefixes", "moves"}
+MOVE_KEYS = {"save", "bytes", "gone", "back"}
+STATE_KEYS = {"state", "bytes", "gone", "back"}
+
 
 class Refused(Exception):
     pass
@@ -64,14 +70,31 @@ def _get(value, key, kind, name):
     return found
 
 
+def _once(pairs):
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Refused("a key stands twice among %s" % sorted(key[:40] for key, _ in pairs)[:12])
+    return found
+
+
+def _only(value, keys, name):
+    if not isinstance(value, dict):
+        raise Refused("%s is of another kind" % name)
+    for key in value:
+        if key not in keys:
+            raise Refused("%s.%.40s: no key of a plan" % (name, key))
+
+
 def _iteration(value, name):
+    _only(value, ITERATION_KEYS, name)
     prefixes = [_number(v, name + ".prefixes", 0, 0xFFFFFFFF) for v in _get(value, "prefixes", list, name)]
     if not 0 < len(prefixes) <= MOST_TENSORS:
         raise Refused("%s.prefixes: %d tensors" % (name, len(prefixes)))
     moves = {}
     for m in _get(value, "moves", list, name):
         where = name + ".moves"
-        save = _number(m.get("save") if isinstance(m, dict) else None, where + ".save", 0, len(prefixes) - 1)
+        _only(m, MOVE_KEYS, where)
+        save = _number(m.get("save"), where + ".save", 0, len(prefixes) - 1)
         if save in moves:
             raise Refused("%s: tensor %d twice" % (where, save))
         gone, back = _number(m.get("gone"), where + ".gone"), _number(m.get("back"), where + ".back")
@@ -84,7 +107,8 @@ def _iteration(value, name):
 def _state(value):
     moves = {}
     for m in value if isinstance(value, list) else []:
-        number = _number(m.get("state") if isinstance(m, dict) else None, "plan.state.state", 0, MOST_TENSORS)
+        _only(m, STATE_KEYS, "plan.state")
+        number = _number(m.get("state"), "plan.state.state", 0, MOST_TENSORS)
         gone, back = _number(m.get("gone"), "plan.state.gone"), _number(m.get("back"), "plan.state.back", -1)
         if number in moves or -1 < back < gone:
             raise Refused("plan.state: tensor %d twice, or back before it has left" % number)
@@ -101,11 +125,12 @@ def _regions(value):
 
 def parse(text):
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as e:
         raise Refused("it is no JSON: %s" % e) from None
     if not isinstance(value, dict) or value.get("schema") != SCHEMA:
         raise Refused("it is no %s" % SCHEMA)
+    _only(value, KEYS, "plan")
     iterations = _get(value, "iterations", list, "plan")
     if not 0 < len(iterations) <= MOST_ITERATIONS:
         raise Refused("plan.iterations: %d of them" % len(iterations))
