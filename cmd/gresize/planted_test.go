@@ -1,22 +1,18 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
-// listSeams prints where each function of the Python layer begins: its file, its name, the line and the column of its first statement.
+// listSeams prints where each function of the Python layers begins: its file, its first line as Python counts it, the line and the column of its first statement, its name.
 const listSeams = `
 import ast, pathlib, sys
 root = pathlib.Path(sys.argv[1])
@@ -25,7 +21,8 @@ for path in sorted(root.rglob("*.py")):
         for child in ast.iter_child_nodes(node):
             inner = name + "." + child.name if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) else name
             if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)) and child.body[0].lineno > child.lineno:
-                print(path.relative_to(root), inner.lstrip("."), child.body[0].lineno, child.body[0].col_offset)
+                first, body = (min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", [])]) for node in (child, child.body[0]))
+                print(path.relative_to(root), first, body, child.body[0].col_offset, inner.lstrip("."))
             visit(child, inner)
     visit(ast.parse(path.read_text()), "")
 `
@@ -48,100 +45,102 @@ for epoch in range(3):
     model.train()
 `
 
-// TestPlantedFaults raises an exception where a function of the Python layer begins, one function at a time: the answer is then the same, or low, or unknown; a wrong one is never sure. Every test plants in eight of the functions, GRESIZE_NIGHTLY=1 in every fourth, GRESIZE_PLANTED_STEP=1 in all.
+const plantedJAXProgram = `
+import jax, jax.numpy as jnp, numpy as np
+@jax.jit
+def step(w, x):
+    loss, grad = jax.value_and_grad(lambda w: jnp.mean((jnp.tanh(x @ w[0]) @ w[1]) ** 2))(w)
+    return loss, [p - 0.1 * g for p, g in zip(w, grad)]
+weights = [jnp.ones((1024, 4096)), jnp.ones((4096, 10))]
+for i in range(30):
+    loss, weights = step(weights, jax.device_put(np.ones((256, 1024), np.float32)))
+    jax.block_until_ready(weights)  # what lives at once is no matter of chance
+    if i % 10 == 0:
+        print(i, loss)
+`
+
+// TestPlantedFaults raises an exception where a function of a Python layer begins, one function at a time, of those that the program's run enters: the answer is then the same, or low, or unknown; a
+// wrong one is never sure. Every test plants in eight of the functions, GRESIZE_NIGHTLY=1 in every fourth, GRESIZE_PLANTED_STEP=1 in all. JAX's layer has its turn in make nightly.
 func TestPlantedFaults(t *testing.T) {
-	python := torchtest.Python(t, "2.6.0")
-	lib, err := filepath.Abs("../../build/lib")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.Command("python3", "-c", listSeams, filepath.Join(lib, "python", "gresize_vgpu")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seams := strings.Split(strings.TrimSpace(string(out)), "\n")
-	step := len(seams) / 8
-	if os.Getenv("GRESIZE_NIGHTLY") != "" {
-		step = 4
-	}
-	if n, err := strconv.Atoi(os.Getenv("GRESIZE_PLANTED_STEP")); err == nil && n > 0 {
-		step = n
-	}
-	program := filepath.Join(t.TempDir(), "train.py")
-	if err := os.WriteFile(program, []byte(plantedProgram), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	binary := filepath.Join(t.TempDir(), "gresize")
-	if text, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v %s", err, text)
-	}
-	ask := func(lib string) (e estimator.Estimate, text string) {
-		cmd := exec.CommandContext(t.Context(), binary, "estimate", "--json", "--budget", "60s", "--", python, program)
-		cmd.Env = append(os.Environ(), "GRESIZE_LIBDIR="+lib)
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, _ := cmd.Output() // the exit status is that of the answer
-		if err := json.Unmarshal(out, &e); err != nil {
-			return e, string(out) + stderr.String()
-		}
-		return e, ""
-	}
-	sound, text := ask(lib)
-	largest, ok := sound.Largest()
-	if !ok || sound.Confidence != estimator.Exact && sound.Confidence != estimator.High {
-		t.Fatalf("without a fault: %s %+v %s", sound.Confidence, sound.Reasons, text)
-	}
-	places := make(chan struct{}, 2)
-	var wait sync.WaitGroup
-	var mu sync.Mutex
-	counts := map[string]int{}
-	for i := 0; i < len(seams); i += step {
-		wait.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
-			got, text := ask(planted(t, lib, seams[i]))
-			now, _ := got.Largest()
-			same := now.ComfortableBytes >= largest.ComfortableBytes && now.ComfortableHighBytes >= largest.ComfortableHighBytes
-			mu.Lock()
-			defer mu.Unlock()
-			t.Logf("%s: %s", seams[i], got.Confidence)
-			switch {
-			case text != "":
-				t.Errorf("%s: no answer: %.500s", seams[i], text)
-			case got.Confidence == estimator.Low || got.Confidence == estimator.Unknown:
-				counts[string(got.Confidence)]++
-			case same:
-				counts["as without"]++
-			default:
-				t.Errorf("%s: %s, %d to %d bytes, and it is %d to %d", seams[i], got.Confidence, now.ComfortableBytes, now.ComfortableHighBytes, largest.ComfortableBytes, largest.ComfortableHighBytes)
+	for name, program := range map[string]struct{ python, text, layer string }{
+		"PyTorch": {torchtest.Python(t, "2.6.0"), plantedProgram, ""},
+		"JAX":     {filepath.Join(torchtest.Cache(), "venv-jax-0.10.2", "bin", "python"), plantedJAXProgram, "gresize_jax"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if name == "JAX" && os.Getenv("GRESIZE_NIGHTLY") == "" {
+				t.Skip("run by make nightly")
 			}
+			path := filepath.Join(t.TempDir(), "train.py")
+			if err := os.WriteFile(path, []byte(program.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			tr := newTrial(t, hear(t, ""), withNothing, program.python, path)
+			if name == "JAX" {
+				for range 3 {
+					tr.again()
+				}
+			}
+			var entered []string
+			for _, seam := range seamsOf(t) {
+				file, first, _, _, _ := place(seam)
+				call := fmt.Sprintf("%s:%d:", file, first)
+				if strings.HasPrefix(file, program.layer) && slices.ContainsFunc(tr.heard, func(line string) bool { return strings.HasPrefix(line, call) }) {
+					entered = append(entered, seam)
+				}
+			}
+			tr.each(entered, 8, func(seam string) { tr.judge(seam, tr.library(func(lib string) { plant(t, lib, seam) })) })
 		})
 	}
-	wait.Wait()
-	t.Logf("%d functions, every %d-th planted: %v", len(seams), step, counts)
 }
 
-// planted is the library with an exception at the beginning of one function.
-func planted(t *testing.T, lib, seam string) string {
+// hear has a copy of the library note the calls of its functions, or raise in one of them.
+func hear(t *testing.T, call string) func(lib string) {
+	return func(lib string) {
+		path := filepath.Join(lib, "python", "sitecustomize.py")
+		own, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, slices.Concat([]byte(hearCalls), own), 0o644)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(lib, "python", "plant"), []byte(call), 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// seamsOf are the functions of the layers.
+func seamsOf(t *testing.T) []string {
 	t.Helper()
-	var file, name string
-	var line, column int
-	if _, err := fmt.Sscan(seam, &file, &name, &line, &column); err != nil {
+	out, err := exec.Command("python3", "-c", listSeams, "../../build/lib/python").Output()
+	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(lib)); err != nil {
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+func place(seam string) (file string, first, line, column int, err error) {
+	_, err = fmt.Sscan(seam, &file, &first, &line, &column)
+	return file, first, line, column, err
+}
+
+// plant puts an exception at the beginning of one function, which says that it was reached.
+func plant(t *testing.T, lib, seam string) {
+	t.Helper()
+	file, _, line, column, err := place(seam)
+	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "python", "gresize_vgpu", file)
+	path := filepath.Join(lib, "python", file)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(string(text), "\n")
-	lines[line-1] = strings.Repeat(" ", column) + "raise RuntimeError('planted')\n" + lines[line-1]
+	mark := fmt.Sprintf("_os = __import__('os'); _os.write(_os.open(%q, _os.O_WRONLY | _os.O_CREAT | _os.O_APPEND), b'planted\\n'); raise RuntimeError('planted')\n", marksPath(lib))
+	lines[line-1] = strings.Repeat(" ", column) + mark + lines[line-1]
 	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return dir
 }

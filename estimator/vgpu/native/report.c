@@ -7,6 +7,7 @@
 #include "state.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,56 +34,67 @@ static bool used(void)
 	return any || counts.unanswered;
 }
 
+static bool whole; /* all of the report that is being written got into its file; with the lock held */
+
+static void __attribute__((format(printf, 2, 3))) say(FILE *f, const char *form, ...)
+{
+	va_list words;
+
+	va_start(words, form);
+	whole = vfprintf(f, form, words) >= 0 && whole;
+	va_end(words);
+}
+
 static void write_devices(FILE *f)
 {
 	const char *separator = "";
 
-	fputs("\"devices\":[", f);
+	say(f, "\"devices\":[");
 	for (int d = 0; d < gv_profile()->devices; d++) {
 		struct gv_memory_counters c = gv_memory_counters(d);
-		fprintf(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu,\"host_refused\":%llu,\"passed_over\":%llu}",
+		say(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu,\"host_refused\":%llu,\"passed_over\":%llu}",
 			separator, d, (unsigned long long)gv_profile()->total_bytes, (unsigned long long)gv_profile()->context_bytes,
 			(unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused, (unsigned long long)c.host_refused,
 			(unsigned long long)c.passed_over);
 		separator = ",";
 	}
-	fputs("],", f);
+	say(f, "],");
 }
 
 static void write_usage(FILE *f, const struct gv_counts *counts)
 {
 	const char *separator = "";
 
-	fputs("\"libraries\":{", f);
+	say(f, "\"libraries\":{");
 	for (int i = 0; i < GV_LIBRARIES; i++) {
 		if (!counts->handles[i])
 			continue;
-		fprintf(f, "%s\"%s\":%llu", separator, gv_library_name((enum gv_library)i), (unsigned long long)counts->handles[i]);
+		say(f, "%s\"%s\":%llu", separator, gv_library_name((enum gv_library)i), (unsigned long long)counts->handles[i]);
 		separator = ",";
 	}
-	fputs("},\"bounded\":{", f);
+	say(f, "},\"bounded\":{");
 	separator = "";
 	for (int i = 0; i < GV_BOUNDS; i++) {
 		if (!counts->bounds[i].calls)
 			continue;
-		fprintf(f, "%s\"%s\":{\"calls\":%llu,\"largest_bytes\":%llu}", separator, bound_names[i],
+		say(f, "%s\"%s\":{\"calls\":%llu,\"largest_bytes\":%llu}", separator, bound_names[i],
 			(unsigned long long)counts->bounds[i].calls, (unsigned long long)counts->bounds[i].largest);
 		separator = ",";
 	}
-	fputs("},\"communicators\":[", f);
+	say(f, "},\"communicators\":[");
 	separator = "";
 	for (int i = 0; i < GV_COMMUNICATOR_SIZES && counts->communicators[i].made; i++) {
-		fprintf(f, "%s{\"ranks\":%d,\"made\":%llu,\"peers\":%llu}", separator, counts->communicators[i].ranks,
+		say(f, "%s{\"ranks\":%d,\"made\":%llu,\"peers\":%llu}", separator, counts->communicators[i].ranks,
 			(unsigned long long)counts->communicators[i].made, (unsigned long long)counts->communicators[i].peers);
 		separator = ",";
 	}
-	fputs("],\"unanswered\":{", f);
+	say(f, "],\"unanswered\":{");
 	separator = "";
 	for (struct gv_unanswered *u = counts->unanswered; u; u = u->next) {
-		fprintf(f, "%s\"%s\":%llu", separator, u->name, (unsigned long long)__atomic_load_n(&u->calls, __ATOMIC_RELAXED));
+		say(f, "%s\"%s\":%llu", separator, u->name, (unsigned long long)__atomic_load_n(&u->calls, __ATOMIC_RELAXED));
 		separator = ",";
 	}
-	fputs("}", f);
+	say(f, "}");
 }
 
 /* write_report is called with the lock held. Names in it are C identifiers or plain versions: nothing needs escaping. */
@@ -97,18 +109,26 @@ static void write_report(const char *directory)
 	if (a < 0 || b < 0 || a >= MAX_PATH || b >= MAX_PATH)
 		return;
 	f = fopen(part, "we");
-	if (!f)
+	if (!f) {
+		unlink(path);
 		return;
-	fprintf(f, "{\"schema\":\"gresize.vgpu.native/1\",\"pid\":%d,\"ppid\":%d,\"torch\":\"%s\",\"cuda\":%d,\"cudnn\":%d,\"nccl\":%d,",
+	}
+	whole = true;
+	say(f, "{\"schema\":\"gresize.vgpu.native/1\",\"pid\":%d,\"ppid\":%d,\"torch\":\"%s\",\"cuda\":%d,\"cudnn\":%d,\"nccl\":%d,",
 		(int)getpid(), (int)getppid(), gv_torch_version(), gv_cuda_version(), gv_cudnn_version(), gv_nccl_version());
-	fprintf(f, "\"launches\":%llu,\"values_read_back\":%llu,\"arrays_read_back\":%llu,\"true_reads\":%llu,\"pinned_peak_bytes\":%llu,",
+	say(f, "\"launches\":%llu,\"values_read_back\":%llu,\"arrays_read_back\":%llu,\"true_reads\":%llu,\"pinned_peak_bytes\":%llu,",
 		(unsigned long long)gv_launches(), (unsigned long long)counts.small_reads, (unsigned long long)counts.large_reads,
 		(unsigned long long)counts.true_reads, (unsigned long long)gv_pinned_peak_bytes());
 	write_devices(f);
 	write_usage(f, &counts);
-	fputs("}\n", f);
-	if (fclose(f) == 0)
-		rename(part, path);
+	say(f, "}\n");
+	whole = fflush(f) == 0 && whole;
+	whole = fclose(f) == 0 && whole;
+	if (whole && rename(part, path) == 0)
+		return;
+	/* An earlier report knows of less, and would be believed: none at all is a lost one. */
+	unlink(part);
+	unlink(path);
 }
 
 GV_EXPORT void gresize_vgpu_flush(void)
