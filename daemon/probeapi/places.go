@@ -2,7 +2,6 @@ package probeapi
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -91,21 +90,11 @@ func (p *places) upload(ctx context.Context, uid uint32) (done func(), ok bool) 
 	return func() { <-p.uploads; <-own }, true
 }
 
-type contextKey int
-
-const (
-	connectionKey contextKey = iota
-	ownerKey
-)
-
-// withConnection remembers the connection of a request.
-func withConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey, c)
-}
+type ownerKey struct{}
 
 // ownerOf is the owner of the probe whose key a request has.
 func ownerOf(r *http.Request) uint32 {
-	uid, _ := r.Context().Value(ownerKey).(uint32)
+	uid, _ := r.Context().Value(ownerKey{}).(uint32)
 	return uid
 }
 
@@ -126,11 +115,9 @@ func (s *Server) known(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		defer s.places.give(uid, name)
-		if guest, ok := r.Context().Value(connectionKey).(*listen.Guest); ok {
-			defer guest.Trust()()
-		}
+		defer listen.Trust(r)()
 		defer s.Heartbeat.Begin("a page of a probe", longestUpload+writeTimeout).End()
-		next(w, r.WithContext(context.WithValue(r.Context(), ownerKey, uid)))
+		next(w, r.WithContext(context.WithValue(r.Context(), ownerKey{}, uid)))
 	}
 }
 

@@ -83,8 +83,8 @@ func New(source Source, logger *slog.Logger) *Server {
 	mux.HandleFunc("POST /v1/probes/{name}/failure", s.known(s.failure))
 	mux.HandleFunc("POST /v1/probes/{name}/inputs", s.known(s.inputs))
 	mux.HandleFunc("POST /v1/probes/{name}/unchanged", s.known(s.unchanged))
-	s.http = http.Server{Handler: mux, ConnContext: withConnection, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
-		MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
+	s.http = http.Server{Handler: mux, ConnContext: listen.WithConnection, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
+		MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
 	return s
 }
 

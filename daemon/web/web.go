@@ -29,7 +29,7 @@ import (
 const (
 	// rowsPerPage are listed at once.
 	rowsPerPage = 50
-	// maxConnections are open at once, and maxRequests in work; more wait, or are told to come again.
+	// maxConnections are open at once: for one more the oldest goes that asks nothing. maxRequests are in work; more are told to come again.
 	maxConnections = 64
 	maxRequests    = 16
 	maxHeaderBytes = 16 << 10
@@ -117,10 +117,10 @@ func New(config Config) *Server {
 // Serve answers on a listener until the context ends.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 30 * time.Second, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug)}
+		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug), ConnContext: listen.WithConnection, DisableGeneralOptionsHandler: true}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	if err := server.Serve(listen.Limited(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(listen.Guarded(listener, maxConnections)); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -144,10 +144,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		plain(w, http.StatusMethodNotAllowed, "This page can be read and nothing else.")
+	case r.ContentLength != 0:
+		// A proxy that sees another end of the body than we do would take what follows for somebody else's request.
+		h.Set("Connection", "close")
+		plain(w, http.StatusBadRequest, "No question here has a body.")
 	default:
 		select {
 		case s.slots <- struct{}{}:
 			defer func() { <-s.slots }()
+			defer listen.Trust(r)()
 			s.handler.ServeHTTP(w, r)
 		default:
 			h.Set("Retry-After", "2")
