@@ -38,10 +38,13 @@ func (s *fakeSite) credential(user, document string) string {
 
 // TestAnotherUserLearnsNothing: of what there is of a user's job, another user of a real cluster gets nothing: not its story, by whatever credential, no file, no socket; and asking without end costs the owner nothing.
 func TestAnotherUserLearnsNothing(t *testing.T) {
-	if !withMallory(t) {
-		return
+	if withMallory(t) {
+		onAPair(t, anotherUserLearnsNothing)
 	}
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: 2 * time.Minute})
+}
+
+func anotherUserLearnsNothing(t *testing.T, cluster minicluster.Options) {
+	s := newFakeSiteOf(t, site.Options{Cluster: cluster, Mode: "enforce", Hold: 2 * time.Minute})
 	s.answer(says(t, 7, estimator.Exact))
 	id := s.submit("--gres=gpu:1", "--constraint=gpu80g", "--job-name=alices-secret")
 	s.finished(id, time.Minute)

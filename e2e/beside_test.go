@@ -18,10 +18,13 @@ import (
 // TestBesideAProbe: while the probe of one user's job runs, another user of the same cluster does to both whatever a user can think of. What ought to be refused is refused, no key is to be
 // read, and the job is changed as if nobody had tried.
 func TestBesideAProbe(t *testing.T) {
-	if !withMallory(t) {
-		return
+	if withMallory(t) {
+		onAPair(t, besideAProbe)
 	}
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: 4 * time.Minute})
+}
+
+func besideAProbe(t *testing.T, cluster minicluster.Options) {
+	s := newFakeSiteOf(t, site.Options{Cluster: cluster, Mode: "enforce", Hold: 4 * time.Minute})
 	slow := says(t, 7, estimator.Exact)
 	slow.DelaySeconds = 40
 	s.answer(slow)

@@ -15,7 +15,11 @@ import (
 
 // TestNobodyWaitsForAFullDisk: where the log or the spool cannot be written, no submission is held, and what was held starts, within seconds; once there is room jobs are held again.
 func TestNobodyWaitsForAFullDisk(t *testing.T) {
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: 4 * time.Minute, StateBytes: 8 << 20})
+	onAPair(t, nobodyWaitsForAFullDisk)
+}
+
+func nobodyWaitsForAFullDisk(t *testing.T, cluster minicluster.Options) {
+	s := newFakeSiteOf(t, site.Options{Cluster: cluster, Mode: "enforce", Hold: 4 * time.Minute, StateBytes: 8 << 20})
 	state := filepath.Dir(s.LogPath())
 	slow := says(t, 7, estimator.Exact)
 	slow.DelaySeconds = 60

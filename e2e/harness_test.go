@@ -98,8 +98,27 @@ func newFakeSiteOf(t *testing.T, options site.Options) *fakeSite {
 			cluster.Nodes[i].RealMemoryMiB = smallNodeMiB
 		}
 	}
+	if cluster.Root != "" {
+		plugin := t.TempDir()
+		buildPlugin(t, plugin, cluster.Root)
+		cluster.Plugin = filepath.Join(plugin, "job_submit_gresize.so")
+	}
 	options.Build, options.Cluster, options.Config = build, cluster, "[policy]\nwatch = \"15s\"\n"+options.Config
 	return started(t, options)
+}
+
+// onAPair runs a test on two releases of Slurm, one after the other, each with a cluster of its own.
+func onAPair(t *testing.T, run func(t *testing.T, cluster minicluster.Options)) {
+	t.Helper()
+	for _, name := range minicluster.Pair() {
+		t.Run(name, func(t *testing.T) {
+			cluster := minicluster.Default()
+			if name != minicluster.ThisMachines {
+				cluster.Root = minicluster.RootForTest(t, name)
+			}
+			run(t, cluster)
+		})
+	}
 }
 
 // started is a site for the length of a test, whose last words are those of the daemons where it fails.

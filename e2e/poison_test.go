@@ -51,10 +51,13 @@ func endedReader(story decisionlog.Story) bool {
 
 // TestPoison: three hostile bundles at once of one user neither stop nor swell the daemon, another's job is decided beside them, and a daemon that is killed while it has one read does not have it read again.
 func TestPoison(t *testing.T) {
-	if !withMallory(t) {
-		return
+	if withMallory(t) {
+		onAPair(t, poison)
 	}
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: 4 * time.Minute})
+}
+
+func poison(t *testing.T, cluster minicluster.Options) {
+	s := newFakeSiteOf(t, site.Options{Cluster: cluster, Mode: "enforce", Hold: 4 * time.Minute})
 	s.answer(says(t, 7, estimator.Exact))
 	s.finished(s.submit("--gres=gpu:1", "--constraint=gpu80g"), 2*time.Minute)
 	before, _ := ofProcess(t, s.DaemonPID())

@@ -59,10 +59,13 @@ func withMallory(t *testing.T) bool {
 
 // TestProbesThatAreLost: where every probe dies, a user's jobs are no longer held after six, and nobody's after six of three users.
 func TestProbesThatAreLost(t *testing.T) {
-	if !withMallory(t) {
-		return
+	if withMallory(t) {
+		onAPair(t, probesThatAreLost)
 	}
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: time.Minute})
+}
+
+func probesThatAreLost(t *testing.T, cluster minicluster.Options) {
+	s := newFakeSiteOf(t, site.Options{Cluster: cluster, Mode: "enforce", Hold: time.Minute})
 	s.answer(fakeAnswer{Die: true})
 	code := func(user string) string {
 		before := len(s.lines()) // a job that passes has no number in the log
@@ -134,10 +137,13 @@ func decidedAfter(t *testing.T, story decisionlog.Story) time.Duration {
 // TestOneUserCostsAnotherNothing: beside a user who floods the queue, submits arrays of millions and what Slurm refuses, and holds the probes' address with slow senders, each of another's jobs is
 // decided before more of theirs than the places for probes, twice over, can hold.
 func TestOneUserCostsAnotherNothing(t *testing.T) {
-	if !withMallory(t) {
-		return
+	if withMallory(t) {
+		onAPair(t, oneUserCostsAnotherNothing)
 	}
-	s := newFakeSiteOf(t, site.Options{Cluster: minicluster.Default(), Mode: "enforce", Hold: 5 * time.Minute})
+}
+
+func oneUserCostsAnotherNothing(t *testing.T, cluster minicluster.Options) {
+	s := newFakeSiteOf(t, site.Options{Cluster: cluster, Mode: "enforce", Hold: 5 * time.Minute})
 	slow := says(t, 7, estimator.Exact)
 	slow.DelaySeconds = 3
 	s.answer(slow)

@@ -26,6 +26,21 @@ func Releases() []string {
 	return slices.Clone(everyChange)
 }
 
+// ThisMachines is the name under which a test runs on the Slurm of a cluster that names no root.
+const ThisMachines = "this machine's"
+
+// Pair are the two releases of a test that says what one user can do to another: this machine's, and one in the middle of the releases, which is in
+// make nightly alone. Where the tests run on one release, it is that one.
+func Pair() []string {
+	switch chosen := strings.Fields(os.Getenv(ReleaseVariable)); {
+	case len(chosen) == 1:
+		return chosen
+	case os.Getenv("GRESIZE_NIGHTLY") != "":
+		return []string{ThisMachines, everyChange[0]}
+	}
+	return []string{ThisMachines}
+}
+
 // KnownReleases are all of them in `make nightly`, whatever release the tests run on.
 func KnownReleases() []string {
 	if os.Getenv("GRESIZE_NIGHTLY") != "" {
