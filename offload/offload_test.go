@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/gresize/gresize/estimator/analysis/planning"
 	"github.com/gresize/gresize/estimator/analysis/planning/layout"
 	"github.com/gresize/gresize/estimator/analysis/planning/swap"
+	"github.com/gresize/gresize/estimator/analysis/utilization"
 	"github.com/gresize/gresize/estimator/gpu"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/vgpu"
@@ -259,11 +261,19 @@ func TestBadPlans(t *testing.T) {
 
 // TestBothReadersAgree: what the command line reads as a plan the layer in the job reads too, and what one refuses, the other does not carry out.
 func TestBothReadersAgree(t *testing.T) {
-	data, err := json.Marshal(valid())
+	whole := valid()
+	whole.GPU, whole.Regions, whole.ExpandableSegments, whole.Slowdown = "a100-80", []int64{1 << 20}, true, &utilization.Interval{Value: 1, Low: 1, High: 2}
+	whole.State = []StateMove{{0, 5, 1, -1}}
+	data, err := json.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)
 	}
 	sound := string(data)
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Plan]()) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); !strings.Contains(sound, `"`+name+`":`) {
+			t.Errorf("%s is not in the sound plan: a new field has to be known to both readers", name)
+		}
+	}
 	with := func(before, after string) string {
 		t.Helper()
 		if !strings.Contains(sound, before) {

@@ -8,7 +8,7 @@ MOST_TENSORS = 1 << 20
 MOST_REGIONS = 8
 
 # The keys of a plan, which are offload.Plan's: what one reader passes over the other may obey.
-KEYS = {"schema", "torch_version", "target_bytes", "allocator_bytes", "host_bytes", "expandable_segments", "base_ns", "total_ns", "moved_bytes", "slowdown", "iterations", "state"}
+KEYS = {"schema", "torch_version", "gpu", "regions", "target_bytes", "allocator_bytes", "host_bytes", "expandable_segments", "base_ns", "total_ns", "moved_bytes", "slowdown", "iterations", "state"}
 ITERATION_KEYS = {"prefixes", "moves"}
 MOVE_KEYS = {"save", "bytes", "gone", "back"}
 STATE_KEYS = {"state", "bytes", "gone", "back"}
