@@ -158,6 +158,18 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// TestALimitOfAMoment: a process may end as soon as it has its limit, before anybody has looked at it while it ran.
+func TestALimitOfAMoment(t *testing.T) {
+	for name, options := range map[string][]string{"in the sandbox": nil, "without one": {"--no-sandbox"}} {
+		t.Run(name, func(t *testing.T) {
+			a := estimated(t, t.TempDir(), append(options, "--", "sh", "-c", "ulimit -d 400000; echo MemoryError >&2; exit 1")...)
+			if a.Status != answer.Unknown || !a.has("address_space") {
+				t.Errorf("%s, reasons %v", a.Status, a.Reasons)
+			}
+		})
+	}
+}
+
 // TestAnAnswerWithNothingToNote is what its schema says: a list stays a list.
 func TestAnAnswerWithNothingToNote(t *testing.T) {
 	if a := estimated(t, t.TempDir(), "--no-sandbox", "--", "false"); a.Status != answer.Failed {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gresize/gresize/estimator/probe/hostmem"
 )
 
@@ -52,6 +54,9 @@ func (r *run) executePlain(ctx context.Context) error {
 	}
 	sampler := hostmem.Start(hostmem.TreeOf(cmd.Process.Pid), 0, nil)
 	stopWatching := r.watch(reportDir, begin)
+	for unix.Waitid(unix.P_PID, cmd.Process.Pid, &unix.Siginfo{}, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+	sampler.Ended(cmd.Process.Pid)
 	err = cmd.Wait()
 	stopWatching()
 	r.exit.HostPeakBytes, r.exit.Limits = sampler.Stop().NeedBytes, sampler.Limits()

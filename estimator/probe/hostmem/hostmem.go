@@ -61,6 +61,7 @@ type Sampler struct {
 
 	peak, notified Use
 	limits         Limits
+	lastLimits     Limits           // of processes that had ended; no look has a part in them
 	known          map[int]*process // by number, as at the last look
 	lastSum        int64            // plain sum when every mapping was looked at
 	lastUse        Use
@@ -110,7 +111,10 @@ func (s *Sampler) Stop() Use {
 }
 
 // Limits are those that the processes were under; to be asked after Stop.
-func (s *Sampler) Limits() Limits { return s.limits }
+func (s *Sampler) Limits() Limits { return s.limits.lowered(s.lastLimits) }
+
+// Ended is called with a child that has ended and is not reaped yet: it may have taken its limits after the last look. What calls it asks for Limits, too.
+func (s *Sampler) Ended(pid int) { s.lastLimits = s.lastLimits.lowered(readLimits(pid)) }
 
 func (s *Sampler) run() {
 	defer s.done.Done()

@@ -85,7 +85,7 @@ func initMain() int {
 		}
 	}, "/", ReportDir)
 	go watchMachine(hostmem.Available())
-	status := reap(pid)
+	status := reap(pid, sampler.Ended)
 	if status.ExitStatus() != 0 {
 		// A program that is refused a process often ends by itself, before the next check: what it has started is still there.
 		if what := tooMany(cfg.Policy.Processes); what != "" {
@@ -248,10 +248,13 @@ func lookPath(name string, env []string) (string, error) {
 	return "", errors.New("command not found")
 }
 
-// reap waits for the command and, meanwhile, for every orphan.
-func reap(pid int) syscall.WaitStatus {
+// reap waits for the command and, meanwhile, for every orphan. Once a process has ended, and before the command is reaped, look is called with the command.
+func reap(pid int, look func(pid int)) syscall.WaitStatus {
 	for {
 		var status syscall.WaitStatus
+		if unix.Waitid(unix.P_ALL, 0, &unix.Siginfo{}, unix.WEXITED|unix.WNOWAIT, nil) == nil {
+			look(pid)
+		}
 		got, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case got == pid && (status.Exited() || status.Signaled()):
