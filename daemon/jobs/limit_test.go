@@ -70,7 +70,7 @@ func TestAJobThatSlurmNeverJudges(t *testing.T) {
 		if c.planned {
 			j.StartAt = time.Now().Add(time.Hour)
 		}
-		if got := l.notJudged(j); got != c.want {
+		if _, got := l.unjudged(j); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -496,7 +496,8 @@ func (m *Manager) watch(ctx context.Context, l *trackedJob, view *queueView) boo
 			j = task
 		}
 	}
-	limit, notJudged := limitOf(j.Reason, l.decision.Change), l.notJudged(j)
+	limit := limitOf(j.Reason, l.decision.Change)
+	unjudged, never := l.unjudged(j)
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
 		return m.abandon(ctx, l, decision.CodeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
@@ -513,20 +514,21 @@ func (m *Manager) watch(ctx context.Context, l *trackedJob, view *queueView) boo
 	case m.overdue(l, view.at):
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job has waited for more than %s (%s): the original request is put back, %s", m.settings().MaxWait, j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
-	case view.at.Sub(l.since) > m.settings().Watch && notJudged:
+	case view.at.Sub(l.since) > m.settings().Watch && never:
 		return m.move(ctx, l, decisionlog.Transition{To: StateRestoring, Code: decision.CodeWaitedTooLong,
 			Detail: fmt.Sprintf("the changed job waits, and slurmctld says neither why nor when it may start (%s): the original request is put back, %s", j.Reason, assignments(request.Difference(l.decision.Change.Result, l.job.Asked)))})
-	case view.at.Sub(l.since) > m.settings().Watch && (m.settings().MaxWait == 0 && limit == unlimited || m.crowded()):
+	case view.at.Sub(l.since) > m.settings().Watch && (m.settings().MaxWait == 0 && limit == unlimited && !unjudged || m.crowded()):
 		m.finish(ctx, l, decisionlog.Transition{To: StateVerified, Code: decision.CodeWaiting, Detail: "the changed job waits in the queue: " + j.Reason})
 	}
 	return false
 }
 
-// notJudged says whether Slurm will not tell that a waiting job can never start. Without slurmdbd the main scheduler of 23.11 and 24.05 takes every job for one of an invalid account, now and then, and
+// unjudged says whether Slurm has said nothing yet of a waiting job, neither why it waits nor when it may start, and whether it never will. Without slurmdbd the main scheduler of 23.11 and 24.05 takes every job for one of an invalid account, now and then, and
 // never finds out that no node can run it: the backfill scheduler alone starts jobs there, and gives those that can start a time.
-func (l *trackedJob) notJudged(j client.Job) bool {
+func (l *trackedJob) unjudged(j client.Job) (unjudged, never bool) {
 	l.unaccounted = l.unaccounted || j.Reason == "InvalidAccount"
-	return l.unaccounted && j.Unexplained() && j.StartAt.IsZero()
+	unjudged = j.Unexplained() && j.StartAt.IsZero()
+	return unjudged, unjudged && l.unaccounted
 }
 
 // overdue says whether a changed job waits for longer than the site allows.
