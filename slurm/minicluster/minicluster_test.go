@@ -244,6 +244,7 @@ func TestNewClusterClearsAwayACrashedOne(t *testing.T) {
 	// What the kernel does when a process dies.
 	crashed.lock.Close()
 	crashed.ports.lock.Close()
+	crashed.ports.claim.Close()
 	next := ForTest(t, small)
 	if _, err := os.Stat(crashed.Dir()); !os.IsNotExist(err) {
 		t.Errorf("the crashed cluster's folder is still there: %v", err)

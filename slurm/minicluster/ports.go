@@ -26,11 +26,13 @@ const (
 // wherever it lies. Behind removeMark it says that the folder goes with the cluster.
 const removeMark = "\nremove\n"
 
-// portBlock is a run of ports that this process alone hands out while lock is open.
+// portBlock is a run of ports that this process alone hands out while lock and claim are open.
 type portBlock struct {
 	lock *os.File
-	base int
-	next int
+	// claim is a socket with an abstract name, of which a network namespace has one. The lock is not enough: processes in another root have another folder of locks, and the same ports.
+	claim net.Listener
+	base  int
+	next  int
 }
 
 // sweep ends the clusters of killed processes: those whose block nobody holds any more.
@@ -80,16 +82,22 @@ func reservePorts(dir string, removeDir bool) (*portBlock, error) {
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			clearBlock(lock)
-			if allFree(base) {
+			claim, err := net.Listen("unix", "@gresize-minicluster-"+strconv.Itoa(base))
+			switch {
+			case err != nil:
+			case !allFree(base):
+				claim.Close()
+			default:
 				note := dir
 				if removeDir {
 					note += removeMark
 				}
+				block := &portBlock{lock: lock, claim: claim, base: base}
 				if _, err := lock.WriteAt([]byte(note), 0); err != nil {
-					lock.Close()
+					block.release()
 					return nil, fmt.Errorf("minicluster: note in a port block's file: %w", err)
 				}
-				return &portBlock{lock: lock, base: base}, nil
+				return block, nil
 			}
 		}
 		lock.Close()
@@ -124,6 +132,7 @@ func (b *portBlock) release() {
 	if b.lock != nil {
 		b.lock.Truncate(0)
 		b.lock.Close()
+		b.claim.Close()
 		b.lock = nil
 	}
 }
