@@ -125,8 +125,8 @@ type Cluster struct {
 	stopped    bool
 }
 
-// startTimeout bounds the wait for all nodes to be idle. It takes two seconds on an idle machine.
-const startTimeout = 60 * time.Second
+// startTimeout bounds the wait for all nodes to be idle. It takes two seconds on an idle machine, and more than a minute on an emulated one whose host is busy.
+const startTimeout = 5 * time.Minute
 
 // dirPattern names the folders that Start makes by itself.
 const dirPattern = "gresize-mc-"
@@ -580,7 +580,7 @@ func waitFor(ctx context.Context, limit time.Duration, ready func() (bool, error
 // answerTimeout bounds one question while we poll: without slurmctld its commands try for MessageTimeout.
 const (
 	pollEvery     = 100 * time.Millisecond
-	answerTimeout = 3 * time.Second
+	answerTimeout = 10 * time.Second
 )
 
 // account is a local user.
