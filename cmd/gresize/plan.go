@@ -51,9 +51,9 @@ more. FILE is a trace bundle, a PyTorch memory snapshot, a recorded allocator
 trace, or a table of blocks (id,lower,upper,size) as MiniMalloc's problems are.
 
 Sizes are those of the allocator; the CUDA context and libraries come on top.
-Such a file does not say when blocks are read nor how long kernels take, so
-both are assumed: see docs/plan.md. --step-time gives the true length of one
-training step. What is best when --time-limit ends is the answer.
+When blocks are read and how long kernels take says a bundle of gresize estimate
+--utilization --bundle FILE; else both are assumed: see docs/plan.md. --step-time
+gives the true length of one training step. What is best when --time-limit ends is the answer.
 
 EXIT STATUS
   0  done; with --target: a plan was found

@@ -31,8 +31,9 @@ const (
 	mostAhead = 64
 	// mostStrange is the share of a step's blocks that may be none of the step that was looked at.
 	mostStrange = 0.05
-	// mostDense bounds the accesses that stand for "it may be used at any time".
+	// mostDense bounds the accesses that stand for "it may be used at any time", mostNoted all of them: a bundle comes from a stranger.
 	mostDense = 1 << 22
+	mostNoted = 1 << 25
 )
 
 // span is a step of training, or what lies before the first or after the last: its requests, and those of its allocations.
@@ -50,6 +51,9 @@ func (l *Lifetimes) See(p *replay.Program, uses []Use) (*Seen, error) {
 	if len(uses) == 0 {
 		return nil, errors.New("no use was recorded")
 	}
+	if int64(len(uses))*int64(len(p.Steps)+1) > mostNoted {
+		return nil, fmt.Errorf("%w: %d uses of a step, and %d steps", ErrInvalid, len(uses), len(p.Steps))
+	}
 	v := &viewer{l: l, p: p, blockOf: make([]int32, len(p.Ops)), seen: &Seen{Operators: len(uses), accesses: make([][]int32, len(l.Blocks)), stepNanos: make([]int64, l.Requests+2)}}
 	for i, b := range l.Blocks {
 		if b.Start > 0 {
@@ -59,7 +63,9 @@ func (l *Lifetimes) See(p *replay.Program, uses []Use) (*Seen, error) {
 	if err := v.place(uses); err != nil {
 		return nil, err
 	}
-	v.spread()
+	if v.spread(); v.noted > mostNoted {
+		return nil, fmt.Errorf("%w: the uses are of more than %d requests", ErrInvalid, mostNoted)
+	}
 	for i, a := range v.seen.accesses {
 		if a == nil {
 			continue
@@ -80,6 +86,7 @@ type viewer struct {
 	looked  int // the span that was looked at
 	uses    []placed
 	seen    *Seen
+	noted   int64 // accesses so far
 }
 
 // placed is a use by steps of the trace and blocks.
@@ -117,10 +124,12 @@ func (v *viewer) place(uses []Use) error {
 		v.seen.timed = v.seen.timed || u.Seconds > 0
 		here := placed{from: int32(from), to: int32(to), nanos: int64(u.Seconds * 1e9)}
 		for _, address := range u.Addresses {
-			if b, ok := at[address]; ok && v.l.Blocks[b].Start <= int64(to) && v.l.Blocks[b].End > int64(from) && !slices.Contains(here.blocks, b) {
+			if b, ok := at[address]; ok && v.l.Blocks[b].Start <= int64(to) && v.l.Blocks[b].End > int64(from) {
 				here.blocks = append(here.blocks, b)
 			}
 		}
+		slices.Sort(here.blocks)
+		here.blocks = slices.Compact(here.blocks)
 		v.uses = append(v.uses, here)
 	}
 	begin := 0
@@ -260,6 +269,9 @@ func (v *viewer) clock(s *span, pairs []int32) func(int32) int32 {
 func (v *viewer) use(block, from, to int32) {
 	b := v.l.Blocks[block]
 	within := func(step int32) int64 { return min(max(int64(step), b.Start), b.End-1) }
+	if v.noted += within(to) - within(from) + 1; v.noted > mostNoted {
+		return
+	}
 	for step := within(from); step <= within(to); step++ {
 		if a := v.seen.accesses[block]; len(a) == 0 || int64(a[len(a)-1]) != step {
 			v.seen.accesses[block] = append(a, int32(step))

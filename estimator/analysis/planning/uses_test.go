@@ -161,9 +161,17 @@ func TestUsesOfOneStepOnly(t *testing.T) {
 
 func TestBadUses(t *testing.T) {
 	for says, change := range map[string]func(tr *training){
-		"blocks handed out":    func(tr *training) { tr.uses[0].From[0] = 1 << 40 },
-		"before the one":       func(tr *training) { tr.uses[0], tr.uses[5] = tr.uses[5], tr.uses[0] },
-		"of one step":          func(tr *training) { tr.uses[0].From, tr.uses[0].To = Place{1, 0}, Place{1, 0} },
+		"blocks handed out": func(tr *training) { tr.uses[0].From[0] = 1 << 40 },
+		"before the one":    func(tr *training) { tr.uses[0], tr.uses[5] = tr.uses[5], tr.uses[0] },
+		"of one step":       func(tr *training) { tr.uses[0].From, tr.uses[0].To = Place{1, 0}, Place{1, 0} },
+		"more than 33554432": func(tr *training) {
+			last := tr.uses[len(tr.uses)-1]
+			for i := range tr.uses { // each is one of the whole step
+				tr.uses[i] = Use{From: tr.uses[0].From, To: last.To, Addresses: []uint64{first<<20 | 1}}
+			}
+			tr.uses = slices.Repeat(tr.uses, 1<<16)
+		},
+		"100000 steps":         func(tr *training) { tr.p.Steps, tr.uses = make([]int, 100000), slices.Repeat(tr.uses, 30) },
 		"no use":               func(tr *training) { tr.uses = nil },
 		"begin with the first": func(tr *training) { tr.p.Start = []replay.StartSegment{{}} },
 	} {

@@ -214,6 +214,7 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add([]byte(`{"operators":1,"step":3,"processor_seconds":[0]}` + "\n" + `{"op":"mm","flops":1e18,"blocks":0,"launches":0,"count":1}`))
+	f.Add([]byte(`{"operators":1,"step":3,"processor_seconds":[0.1]}` + "\n" + `{"op":"mm","flops":1e9,"bytes":1e6,"launches":1,"count":1}` + "\n" + `{"uses":[[0,1,0,2,0,4096,8192],[-1,2,0,2,1,4096]]}`))
 	card := load(f, "h100")
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Read(data)
@@ -222,6 +223,11 @@ func FuzzRead(f *testing.F) {
 		}
 		if a := Estimate(s, card); math.IsNaN(a.StepSeconds.Value) || math.IsNaN(a.SMActivity.Value) || a.SMActivity.High > 1 {
 			t.Fatalf("%+v", a)
+		}
+		for i, seconds := range UseSeconds(s, card) {
+			if !(seconds >= 0) {
+				t.Fatalf("use %d takes %g seconds", i, seconds)
+			}
 		}
 	})
 }
