@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -172,13 +173,12 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 	if f, err := r.foresee(nothing, config, allocatorBytes); err == nil && f.roomy {
 		found = append(found, nothing)
 	}
-	var tight []*Plan
+	var tight, failed []*Plan
 	peaks := map[*Plan]int64{}
-	var smallest int64
 	bytes := float64(allocatorBytes)
 	for range mostPlanned {
 		plan, err := r.plan(ctx, Options{TargetBytes: q.TargetBytes, AllocatorBytes: int64(bytes), Link: q.Link})
-		if need := (*NeedError)(nil); errors.As(err, &need) && smallest > 0 {
+		if need := (*NeedError)(nil); errors.As(err, &need) && len(found)+len(tight)+len(failed) > 0 {
 			break // a plan for more was possible
 		}
 		if err != nil {
@@ -200,14 +200,19 @@ func (r *record) plans(ctx context.Context, q Request, allocatorBytes int64) (fo
 			}
 		} else if f.fits {
 			tight = append(tight, plan)
-		} else if f, err = r.foresee(plan, config, replay.Unlimited); err != nil {
-			return found, err
-		}
-		if smallest == 0 || f.peakBytes < smallest {
-			smallest = f.peakBytes
+		} else {
+			failed = append(failed, plan)
 		}
 	}
 	if found = append(inOrder(found, peaks), tight...); len(found) == 0 {
+		smallest := int64(math.MaxInt64)
+		for _, plan := range failed[max(len(failed)-mostTried, 0):] { // those for least
+			f, err := r.foresee(plan, config, replay.Unlimited)
+			if err != nil {
+				return nil, err
+			}
+			smallest = min(smallest, f.peakBytes)
+		}
 		return nil, &NeedError{NeedBytes: smallest, AllocatorBytes: allocatorBytes, Segments: true}
 	}
 	return found, nil
@@ -257,14 +262,28 @@ func (r *record) least(ctx context.Context, q Request, outsideBytes int64) (foun
 		if float64(plan.TotalNanos) > q.Slowdown*float64(plan.BaseNanos) {
 			continue
 		}
-		f, err := r.foresee(plan, config, replay.Unlimited)
+		program, err := r.with(plan)
+		if err != nil {
+			return nil, err
+		}
+		f, err := run(program, config, replay.Unlimited)
 		if err != nil {
 			return nil, err
 		}
 		plan.ExpandableSegments, plan.TargetBytes = q.Expandable, f.peakBytes+outsideBytes
 		found = append(found, plan)
 	}
-	slices.SortStableFunc(found, func(a, b *Plan) int { return cmp.Compare(a.TargetBytes, b.TargetBytes) })
+	byTarget := func(a, b *Plan) int { return cmp.Compare(a.TargetBytes, b.TargetBytes) }
+	slices.SortStableFunc(found, byTarget)
+	tried := found[:min(len(found), mostTried)]
+	for _, plan := range tried {
+		f, err := r.foresee(plan, config, replay.Unlimited)
+		if err != nil {
+			return nil, err
+		}
+		plan.TargetBytes = f.peakBytes + outsideBytes
+	}
+	slices.SortStableFunc(tried, byTarget)
 	if len(found) == 0 {
 		return nil, fmt.Errorf("no plan makes a step at most %g times longer", q.Slowdown)
 	}
