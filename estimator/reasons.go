@@ -93,7 +93,7 @@ var meanings = map[string]meaning{
 	CodePhaseNotReached:     {text: "a part of the program was not reached"},
 	CodeMemoryGrows:         {text: "the program keeps more the longer it runs"},
 	CodeBatchesVary:         {text: "the batches differ in size: a later one may be larger", hint: "--steps sees more, and batches padded to one length leave no doubt"},
-	CodeMemoryFraction:      {text: "the program allows itself a part of the card only"},
+	CodeMemoryFraction:      {text: "the program allows itself a part of the card: on a smaller card that part is smaller"},
 	CodeRunCutShort:         {text: "only the first steps were run"},
 	CodeCPUOnlyTorch:        {text: "this PyTorch is built without CUDA"},
 	CodeCPUOnlyJAX:          {text: "this JAX has no plugin for CUDA"},

@@ -48,7 +48,7 @@ type Config struct {
 	GPU            map[string]GPU `toml:"gpu"`
 	Targets        []Target       `toml:"target"`
 	Shard          Shard          `toml:"shard"`
-	VRAM           VRAM           `toml:"vram"`
+	Counted        Counted        `toml:"vram"`
 	Host           Host           `toml:"host"`
 	Estimators     []Estimator    `toml:"estimator"`
 	// Cache says when an earlier job's answer is good for a later one.
@@ -157,8 +157,8 @@ type Shard struct {
 	Max int `toml:"max"`
 }
 
-// VRAM is a count-only resource of the nodes that stands for GPU memory, as in --gres=gpu:1,vram:23.
-type VRAM struct {
+// Counted is a count-only resource of the nodes that stands for GPU memory, as in --gres=gpu:1,vram:23.
+type Counted struct {
 	// Gres is its name in GresTypes; empty: the site has none.
 	Gres string `toml:"gres"`
 	// Per is what one of it stands for, Max the most that one GPU has; 0: not bounded.

@@ -40,10 +40,10 @@ func TestExampleFile(t *testing.T) {
 	if len(full.Targets) != 3 || len(full.GPU) != 2 || full.Shard.Max != 80 || len(full.Estimators) != 2 {
 		t.Errorf("the examples in the file were not read: %+v", full)
 	}
-	if full.VRAM != (VRAM{"vram", 1 << 30, 80}) {
-		t.Errorf("%+v", full.VRAM)
+	if full.Counted != (Counted{"vram", 1 << 30, 80}) {
+		t.Errorf("%+v", full.Counted)
 	}
-	full.Targets, full.GPU, full.Shard, full.VRAM, full.Estimators = nil, nil, Shard{}, VRAM{}, c.Estimators
+	full.Targets, full.GPU, full.Shard, full.Counted, full.Estimators = nil, nil, Shard{}, Counted{}, c.Estimators
 	full.Slurm.Conf, full.Probe.URL = "", ""
 	c.GPU = nil
 	if a, b := toText(*full), toText(*c); a != b {

@@ -102,7 +102,7 @@ func (c *Config) check(found *faults) {
 		{"probe.breaker", int64(c.Probe.Breaker), 0, 1000},
 		{"policy.margin_percent", int64(c.Policy.MarginPercent), 0, 100},
 		{"shard.max", int64(c.Shard.Max), 0, 1 << 24},
-		{"vram.max", c.VRAM.Max, 0, 1 << 50},
+		{"vram.max", c.Counted.Max, 0, 1 << 50},
 		{"host.margin_percent", int64(c.Host.MarginPercent), 0, 1000},
 		{"log.keep_days", int64(c.Log.KeepDays), 0, 36500},
 	} {
@@ -164,15 +164,15 @@ func (c *Config) checkTargets(found *faults) {
 	if len(c.Targets) > maxTargets {
 		found.add("target", "give rows of the same card together", "%d rows, at most %d", len(c.Targets), maxTargets)
 	}
-	if c.Mode == Enforce && len(c.Targets) == 0 && c.Shard.Per == 0 && c.VRAM.Gres == "" && !c.Host.LowerMem {
+	if c.Mode == Enforce && len(c.Targets) == 0 && c.Shard.Per == 0 && c.Counted.Gres == "" && !c.Host.LowerMem {
 		found.add("target", "add [[target]] rows, or use mode = \"shadow\"", "mode is enforce but no target says what the site has")
 	}
 	switch {
-	case c.VRAM.Gres == "" && (c.VRAM.Per > 0 || c.VRAM.Max > 0):
+	case c.Counted.Gres == "" && (c.Counted.Per > 0 || c.Counted.Max > 0):
 		found.add("vram.gres", `its name in GresTypes, for example "vram"`, "missing")
-	case c.VRAM.Gres != "" && (!plainWord.MatchString(c.VRAM.Gres) || slices.Contains([]string{"gpu", "shard", "mps"}, strings.ToLower(c.VRAM.Gres))):
-		found.add("vram.gres", `a count-only resource (Flags=CountOnly in gres.conf), for example "vram"`, "%q is not used", c.VRAM.Gres)
-	case c.VRAM.Gres != "" && c.VRAM.Per <= 0:
+	case c.Counted.Gres != "" && (!plainWord.MatchString(c.Counted.Gres) || slices.Contains([]string{"gpu", "shard", "mps"}, strings.ToLower(c.Counted.Gres))):
+		found.add("vram.gres", `a count-only resource (Flags=CountOnly in gres.conf), for example "vram"`, "%q is not used", c.Counted.Gres)
+	case c.Counted.Gres != "" && c.Counted.Per <= 0:
 		found.add("vram.per", `what one of it stands for, for example "1GiB"`, "missing")
 	}
 	for i, t := range c.Targets[:min(len(c.Targets), maxTargets)] {

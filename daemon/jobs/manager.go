@@ -187,8 +187,8 @@ type trackedJob struct {
 	decision *decisionlog.Decision
 	probe    *probe
 	attempts int
-	// looks counts the cards on which the job was tried: one that would get another card is tried on that card too. reported counts the estimates.
-	looks, reported int
+	// cardsTried counts the cards on which the job was tried: one that would get another card is tried on that card too. reported counts the estimates.
+	cardsTried, reported int
 	// seen are the estimates on the present card: of an array, one for each task that was tried.
 	seen []estimator.Estimate
 	// array says that the job is one.
@@ -315,7 +315,7 @@ func (m *Manager) Close() {
 func (m *Manager) adopt(s decisionlog.Story) {
 	l := &trackedJob{job: s.Job, attempts: len(s.Probes), reported: len(s.Estimates), since: time.Now()}
 	l.holdEnds = endOfHold(s.Job, l.since, m.settings().Hold)
-	l.looks, l.seen = looksOf(s)
+	l.cardsTried, l.seen = cardsTriedOf(s)
 	m.inWork++
 	m.of(s.Job.UID).jobs++
 	if payload, err := m.config.Spool.Job(s.Job.Token); err == nil {
@@ -348,20 +348,20 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	m.config.Logger.Info("job taken up", "token", s.Job.Token, "slurm_job_id", s.Job.SlurmJobID, "state", s.Job.State)
 }
 
-// looksOf reads from a story on how many cards its job was tried, and the estimates on the last one. Estimates of one card stand together; the last of an
+// cardsTriedOf reads from a story on how many cards its job was tried, and the estimates on the last one. Estimates of one card stand together; the last of an
 // array's, which sums them up, ends its look.
-func looksOf(s decisionlog.Story) (looks int, seen []estimator.Estimate) {
+func cardsTriedOf(s decisionlog.Story) (tried int, seen []estimator.Estimate) {
 	for i, e := range s.Estimates {
 		if i == 0 || e.GPU != s.Estimates[i-1].GPU {
-			looks, seen = looks+1, nil
+			tried, seen = tried+1, nil
 		}
 		seen = append(seen, e)
 	}
-	if looks > 0 && seen[0].GPU != s.Job.Profile {
+	if tried > 0 && seen[0].GPU != s.Job.Profile {
 		// The next card was chosen and not looked at yet.
-		return looks, nil
+		return tried, nil
 	}
-	return looks, seen
+	return tried, seen
 }
 
 // Answer decides what the plugin is to do with a submission. It answers from memory; the row is written right after.

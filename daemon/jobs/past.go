@@ -30,7 +30,7 @@ func (m *Manager) diedBefore(ctx context.Context, l *trackedJob) (again, left bo
 	case dead == 0:
 		return m.distrusted(ctx, l)
 	}
-	return m.letGo(ctx, l, decision.CodeDiedBefore, fmt.Sprintf("the job was left alone: job %d, which was the same, died of GPU memory on what gresize had given it", dead)), true
+	return m.leaveAlone(ctx, l, decision.CodeDiedBefore, fmt.Sprintf("the job was left alone: job %d, which was the same, died of GPU memory on what gresize had given it", dead)), true
 }
 
 // An owner whose changed jobs keep dying on what they were given is left alone until enough of the deaths are past: whatever makes their programs larger on a card than in a probe, they are not to pay for it again and again.
@@ -51,6 +51,6 @@ func (m *Manager) distrusted(ctx context.Context, l *trackedJob) (again, left bo
 	case died < distrustDeaths || died*distrustOneIn < known:
 		return false, false
 	}
-	return m.letGo(ctx, l, decision.CodeOwnersDeaths, fmt.Sprintf("the job was left alone: of its owner's last %s whose end is known, %d died of GPU memory on what gresize had given them; jobs of this owner are not made smaller until these are %d days past",
+	return m.leaveAlone(ctx, l, decision.CodeOwnersDeaths, fmt.Sprintf("the job was left alone: of its owner's last %s whose end is known, %d died of GPU memory on what gresize had given them; jobs of this owner are not made smaller until these are %d days past",
 		quantity.Count(known, "changed job", "changed jobs"), died, int(trustWindow.Hours()/24))), true
 }

@@ -62,7 +62,7 @@ func (m *Manager) startProbe(ctx context.Context, l *trackedJob, view *queueView
 		return false
 	}
 	if m.waitsTooLong(l) {
-		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.settings().Probe.MaxRunning, "probe runs", "probes run"), m.settings().Probe.StartWithin))
+		return m.leaveAlone(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: %s, as many as may, and none ended within %s", quantity.Count(m.settings().Probe.MaxRunning, "probe runs", "probes run"), m.settings().Probe.StartWithin))
 	}
 	return m.launchProbe(ctx, l)
 }
@@ -79,14 +79,14 @@ func (m *Manager) launchProbe(ctx context.Context, l *trackedJob) bool {
 		return false
 	}
 	if why, admitted := m.breaker.admit(l.job.UID, l.job.Token, time.Now()); !admitted {
-		return m.letGo(ctx, l, decision.CodeProbesFailing, "the job was left alone: "+why)
+		return m.leaveAlone(ctx, l, decision.CodeProbesFailing, "the job was left alone: "+why)
 	}
 	if again, left := m.diedBefore(ctx, l); left {
 		return again
 	}
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
-		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+		return m.leaveAlone(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
 	if payload.Array == nil {
 		if again, done := m.fromCache(ctx, l); done {
@@ -169,7 +169,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *trackedJob, view *queueVie
 		return false
 	}
 	if !l.enforced() && time.Since(l.since) > shadowPatience {
-		return m.letGo(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe did not report within "+shadowPatience.String())
+		return m.leaveAlone(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe did not report within "+shadowPatience.String())
 	}
 	p := l.probe
 	switch {
@@ -187,7 +187,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *trackedJob, view *queueVie
 		there = false
 	}
 	if there && j.Pending() && m.waitsTooLong(l) {
-		return m.letGo(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.settings().Probe.StartWithin, j.Reason))
+		return m.leaveAlone(ctx, l, decision.CodeProbeQueue, fmt.Sprintf("the job was left alone: its probe %d has waited for more than %s to begin (%s)", j.ID, m.settings().Probe.StartWithin, j.Reason))
 	}
 	if there && !j.Ended() {
 		p.missingSince = time.Time{}
@@ -205,7 +205,7 @@ func (m *Manager) awaitReport(ctx context.Context, l *trackedJob, view *queueVie
 		ended = fmt.Sprintf("its job %d ended as %s with exit code %s", j.ID, j.State, j.ExitCode)
 	}
 	m.forget(p)
-	return m.letGo(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
+	return m.leaveAlone(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe ended without a report: "+ended)
 }
 
 // afterRefusal asks once more for a probe that was refused. What is said while slurmctld or gresize-launch ends, starts or hangs is no word on the job, and its
@@ -227,7 +227,7 @@ func (m *Manager) giveUp(ctx context.Context, l *trackedJob) bool {
 	p := l.probe
 	m.forget(p)
 	l.probe = nil
-	return m.letGo(ctx, l, estimator.CodeProbeRefused, "the job was left alone: its probe was not submitted: "+p.refused)
+	return m.leaveAlone(ctx, l, estimator.CodeProbeRefused, "the job was left alone: its probe was not submitted: "+p.refused)
 }
 
 // cancelProbe ends a probe whose report has no reader any more. We may cancel any job, so it is made sure that it is the probe: its id came
@@ -260,7 +260,7 @@ func (m *Manager) searchProbe(ctx context.Context, l *trackedJob, view *queueVie
 	m.forget(l.probe)
 	l.probe = nil
 	if l.attempts-l.reported >= maxProbes || l.enforced() && time.Until(l.job.HoldUntil) < probeReserve {
-		return m.letGo(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe never appeared in the queue")
+		return m.leaveAlone(ctx, l, estimator.CodeProbeLost, "the job was left alone: its probe never appeared in the queue")
 	}
 	return m.launchProbe(ctx, l)
 }

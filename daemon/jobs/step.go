@@ -54,7 +54,7 @@ const MaxLooks = 3
 func (m *Manager) step(ctx context.Context, l *trackedJob, view *queueView) {
 	for again := true; again && !l.job.Finished && ctx.Err() == nil; {
 		heartbeat.Of(ctx).Turn()
-		if m.letGoUnwritten(ctx, l) {
+		if m.leaveAloneUnwritten(ctx, l) {
 			return
 		}
 		switch l.job.State {
@@ -99,8 +99,8 @@ func (m *Manager) abandon(ctx context.Context, l *trackedJob, code, detail strin
 	return false
 }
 
-// letGo decides to leave the job as it is: a held one is released at once, a stamped one needs nothing.
-func (m *Manager) letGo(ctx context.Context, l *trackedJob, code, reason string) bool {
+// leaveAlone decides to leave the job as it is: a held one is released at once, a stamped one needs nothing.
+func (m *Manager) leaveAlone(ctx context.Context, l *trackedJob, code, reason string) bool {
 	d := &decisionlog.Decision{At: time.Now(), Verdict: decision.LeaveAlone, Code: code, Reason: reason}
 	l.decision = d
 	if code == estimator.CodeProbeRefused || code == estimator.CodeProbeLost {
@@ -162,7 +162,7 @@ func (m *Manager) checkHeld(ctx context.Context, l *trackedJob, view *queueView)
 		return false
 	}
 	if l.overstays(time.Now()) {
-		m.letGo(ctx, l, decision.CodeClockSetBack, "the job was left alone: its hold is over, and the clock was set back, so that Slurm would hold it longer")
+		m.leaveAlone(ctx, l, decision.CodeClockSetBack, "the job was left alone: its hold is over, and the clock was set back, so that Slurm would hold it longer")
 		return false
 	}
 	return true
@@ -258,14 +258,14 @@ func (m *Manager) find(ctx context.Context, l *trackedJob, view *queueView) bool
 		if !m.move(ctx, l, found) {
 			return false
 		}
-		return m.letGo(ctx, l, decision.CodeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
+		return m.leaveAlone(ctx, l, decision.CodeChangedEarly, fmt.Sprintf("the job was left alone: its request was changed at submit from %s to %s", l.job.Asked, j.Request))
 	}
 	if outside := m.settings().Rules.Scope.Outside(policy.Who{Partition: j.Partition, Account: j.Account, QOS: j.QOS, UID: j.UserID}, true); outside != "" {
 		// Its defaults were not known at submit.
 		if !m.move(ctx, l, found) {
 			return false
 		}
-		return m.letGo(ctx, l, decision.CodeOutsideScope, "the job was left alone: "+outside)
+		return m.leaveAlone(ctx, l, decision.CodeOutsideScope, "the job was left alone: "+outside)
 	}
 	if l.enforced() {
 		if code, detail := l.lost(j, time.Now()); code != "" {
@@ -315,7 +315,7 @@ func (m *Manager) estimate(ctx context.Context, l *trackedJob) bool {
 	l.fromJob = 0
 	l.reported++
 	if len(l.seen) == 0 {
-		l.looks++
+		l.cardsTried++
 	}
 	l.seen = append(l.seen, *l.estimate)
 	return true
@@ -358,7 +358,7 @@ func describeEstimate(e *estimator.Estimate) string {
 func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 	payload, err := m.config.Spool.Job(l.job.Token)
 	if err != nil {
-		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
+		return m.leaveAlone(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
 	var forAll *estimator.Estimate
 	if a := payload.Array; a != nil && len(l.seen) > 0 && len(l.seen) <= len(a.Tried) {
@@ -372,25 +372,25 @@ func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 	if payload.ByNode && !l.enforced() {
 		in.Asked.MemPerTres, in.Asked.CpusPerTres = "", "" // what the plugin would have made of it
 	}
-	if l.looks > 1 {
+	if l.cardsTried > 1 {
 		in.LeastFitsBytes = m.settings().Rules.FitsOf(l.job.Profile)
 	}
 	evidence := m.margin(l.estimate, &in)
 	d := m.settings().Rules.Decide(in)
 	evidence.Kind = d.MarginKind
 	if d.Verdict == decision.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
-		return m.lookAgain(ctx, l, d, forAll)
+		return m.probeOnOtherCard(ctx, l, d, forAll)
 	}
 	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
 		Target: d.Target, Change: d.Change}
 	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision, Estimate: forAll})
 }
 
-// lookAgain sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
+// probeOnOtherCard sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
 // was found on one card is no proof for another.
-func (m *Manager) lookAgain(ctx context.Context, l *trackedJob, d policy.Decision, forAll *estimator.Estimate) bool {
-	if l.looks >= MaxLooks {
-		return m.letGo(ctx, l, decision.CodeCardsDisagree, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.looks, d.Profile))
+func (m *Manager) probeOnOtherCard(ctx context.Context, l *trackedJob, d policy.Decision, forAll *estimator.Estimate) bool {
+	if l.cardsTried >= MaxLooks {
+		return m.leaveAlone(ctx, l, decision.CodeCardsDisagree, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.cardsTried, d.Profile))
 	}
 	if !m.probeAgain(ctx, l, decisionlog.Transition{Code: decision.CodeTriedAgain, Profile: d.Profile, Estimate: forAll,
 		Detail: fmt.Sprintf("%s; it is tried on that card (%s) too", d.Reason, d.Profile)}) {
@@ -410,7 +410,7 @@ func (m *Manager) nextTask(ctx context.Context, l *trackedJob, a *spool.Array) b
 func (m *Manager) probeAgain(ctx context.Context, l *trackedJob, t decisionlog.Transition) bool {
 	// The bundle is removed first: a daemon that dies here must not take it for the answer of the next probe.
 	if err := m.config.Spool.RemoveBundle(l.job.Token); err != nil {
-		return m.letGo(ctx, l, decision.CodeSpoolLost, "the job was left alone: "+err.Error())
+		return m.leaveAlone(ctx, l, decision.CodeSpoolLost, "the job was left alone: "+err.Error())
 	}
 	t.To = StateFound
 	if !m.move(ctx, l, t) {

@@ -110,8 +110,8 @@ func (m *Manager) tryToWrite(ctx context.Context) {
 	}
 }
 
-// letGoUnwritten lets a held job go while nothing can be written, and says so in its row once something can. It says whether the step is over.
-func (m *Manager) letGoUnwritten(ctx context.Context, l *trackedJob) (over bool) {
+// leaveAloneUnwritten ends the hold of a job while nothing can be written, and says so in its row once something can. It says whether the step is over.
+func (m *Manager) leaveAloneUnwritten(ctx context.Context, l *trackedJob) (over bool) {
 	ok, since := m.canWrite()
 	switch {
 	case !l.enforced() || l.job.State == StateUpdated || l.job.State == StateRestoring:

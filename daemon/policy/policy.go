@@ -88,6 +88,18 @@ type Decision struct {
 	FitsBytes int64
 }
 
+// Targets are what a job may be moved to, for those who have to know the kinds and not the sizes.
+func (r Rules) Targets() []request.Target {
+	targets := make([]request.Target, 0, len(r.Rows)+1)
+	for _, row := range r.Rows {
+		targets = append(targets, row.Target)
+	}
+	if r.ShardBytes > 0 {
+		targets = append(targets, request.Target{Shards: 1})
+	}
+	return targets
+}
+
 // Decide chooses the smallest row of the table that holds the job. It never chooses a row that is smaller than
 // the need, and never one that is larger than what was asked for unless the site allows that.
 func (r Rules) Decide(in Input) Decision {

@@ -139,9 +139,9 @@ func (s *Site) impossible() (faults []*config.FileError) {
 		faults = append(faults, &config.FileError{Field: "shard.max", Problem: fmt.Sprintf("%d shards of %s are more than the %s of the largest card", c.Shard.Max, c.Shard.Per, config.Bytes(largest)),
 			Hint: fmt.Sprintf("at most %d", largest/int64(c.Shard.Per))})
 	}
-	if largest := s.largest(); c.VRAM.Max > 0 && largest > 0 && int64(c.VRAM.Per) > (largest+largest/8)/c.VRAM.Max {
-		faults = append(faults, &config.FileError{Field: "vram.max", Problem: fmt.Sprintf("%d of %s are more than the %s of the largest card", c.VRAM.Max, c.VRAM.Per, config.Bytes(largest)),
-			Hint: fmt.Sprintf("at most %d", largest/int64(c.VRAM.Per))})
+	if largest := s.largest(); c.Counted.Max > 0 && largest > 0 && int64(c.Counted.Per) > (largest+largest/8)/c.Counted.Max {
+		faults = append(faults, &config.FileError{Field: "vram.max", Problem: fmt.Sprintf("%d of %s are more than the %s of the largest card", c.Counted.Max, c.Counted.Per, config.Bytes(largest)),
+			Hint: fmt.Sprintf("at most %d", largest/int64(c.Counted.Per))})
 	}
 	return faults
 }
@@ -237,7 +237,7 @@ var sliceName = regexp.MustCompile(`(?:^|[-_])[1-7]g\.([0-9]+)gb`)
 func (s *Site) Rules() policy.Rules {
 	c := s.Config
 	r := policy.Rules{Scope: s.scope(), MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), FloorPercent: c.Margin.FloorPercent, FloorMinBytes: int64(c.Margin.FloorMin), Upsizing: c.Policy.Upsizing,
-		Counted:    policy.Counted{Name: c.VRAM.Gres, UnitBytes: int64(c.VRAM.Per), Max: c.VRAM.Max},
+		Counted:    policy.Counted{Name: c.Counted.Gres, UnitBytes: int64(c.Counted.Per), Max: c.Counted.Max},
 		Host:       policy.Host{Lower: c.Host.LowerMem, MarginPercent: c.Host.MarginPercent, MarginMinBytes: int64(c.Host.MarginMin), FloorBytes: int64(c.Host.Floor)},
 		ShardBytes: int64(c.Shard.Per), ShardMax: c.Shard.Max, Own: c.OwnFeatures(), Cards: map[string]policy.Card{}}
 	for _, level := range c.Policy.ActOn {

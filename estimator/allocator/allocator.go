@@ -14,9 +14,8 @@ import (
 
 // Sizes that never change between releases, in bytes.
 const (
-	minBlockBytes = 512
-	// SmallRequestBytes is the largest request that the small pools serve.
-	SmallRequestBytes = 1 << 20
+	minBlockBytes     = 512
+	smallRequestBytes = 1 << 20
 	smallSegmentBytes = 2 << 20
 	largeExactBytes   = 10 << 20
 	largeRoundBytes   = 2 << 20
@@ -297,7 +296,7 @@ func (a *Allocator) RoundSize(bytes uint64) uint64 { return a.config.RoundSize(b
 // segmentSize is what is asked of the card for a rounded request, when no free block serves it.
 func (a *Allocator) segmentSize(rounded uint64) uint64 {
 	switch {
-	case rounded <= SmallRequestBytes:
+	case a.version.IsSmall(rounded):
 		return smallSegmentBytes
 	case rounded < largeExactBytes:
 		return a.config.LargeSegmentBytes
@@ -469,7 +468,7 @@ func (a *Allocator) shouldSplit(r *request, blockBytes uint64) bool {
 	if r.pool.small || a.config.ExpandableSegments {
 		return rest >= minBlockBytes
 	}
-	return r.size < a.config.MaxSplitBytes && rest > SmallRequestBytes
+	return r.size < a.config.MaxSplitBytes && !a.version.IsSmall(rest)
 }
 
 // cut takes the low end of r.block as a new block; the old one keeps the high end, and its place in the free set is the caller's business.

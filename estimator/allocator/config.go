@@ -87,9 +87,9 @@ func roundToDivision(bytes, divisions uint64) uint64 {
 }
 
 // CanBeFree reports whether a gap of this size between live blocks can be a free block of its own; a smaller one is slack of the block before it.
-func CanBeFree(gapBytes uint64, small, expandable bool) bool {
+func (v Version) CanBeFree(gapBytes uint64, small, expandable bool) bool {
 	if small || expandable {
 		return gapBytes >= minBlockBytes
 	}
-	return gapBytes > SmallRequestBytes
+	return !v.IsSmall(gapBytes)
 }

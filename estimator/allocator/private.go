@@ -120,7 +120,7 @@ func (a *Allocator) poolFor(size, stream uint64) *pool {
 			small, large = p.small, p.large
 		}
 	}
-	if size <= SmallRequestBytes {
+	if a.version.IsSmall(size) {
 		return small
 	}
 	return large

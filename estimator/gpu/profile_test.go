@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,17 +64,28 @@ func TestLoadKnowsTheSpellingsOfPeopleAndOfCUDA(t *testing.T) {
 	}
 }
 
-// Of cards that nobody here has measured, each figure says where it was published.
+// Of what nobody here has measured, each figure says where it was published, or follows the formula that it names.
 func TestPublishedCardsSayWhere(t *testing.T) {
-	for _, id := range []string{"l4", "a10", "a30", "a40", "rtx3090", "rtx4090", "rtxa6000", "h100-1g.10gb", "h100-2g.20gb", "h100-3g.40gb", "h100-4g.40gb"} {
-		p, err := Load(id)
-		if err != nil {
-			t.Error(err)
+	all := List()
+	if len(all) < 20 {
+		t.Fatalf("%d profiles", len(all))
+	}
+	for i := range all {
+		p := &all[i]
+		if !p.Total.Measured {
+			published := strings.HasPrefix(p.Total.Source, "published: ") || p.MIG != nil && strings.HasPrefix(p.Total.Source, "derived: ")
+			if !published || len(p.Libraries) != 0 || p.CuDNNDevice != nil {
+				t.Errorf("%s: %+v", p.ID, p.Total)
+			}
+		}
+		if p.Context.Measured || strings.HasPrefix(p.Context.Source, "derived: ") {
 			continue
 		}
-		published := strings.HasPrefix(p.Total.Source, "published: ") || p.MIG != nil && strings.HasPrefix(p.Total.Source, "derived: ")
-		if p.Total.Measured || p.Context.Measured || !published || len(p.Libraries) != 0 || p.CuDNNDevice != nil {
-			t.Errorf("%s: %+v, %+v", id, p.Total, p.Context)
+		processors, threads := p.Multiprocessors(), p.Attributes[39] // threads of a multiprocessor
+		modelled := int64(processors)*threads<<10 + 200<<20
+		says := fmt.Sprintf("modelled: 1 KiB of local memory for each resident thread (%d SMs x %d threads) on a base of 200 MiB;", processors, threads)
+		if !strings.HasPrefix(p.Context.Source, says) || p.Context.Bytes != modelled || p.Context.HighBytes != p.Context.Bytes+160<<20 {
+			t.Errorf("%s: context %+v, want %d by the formula: %s", p.ID, p.Context, modelled, says)
 		}
 	}
 }

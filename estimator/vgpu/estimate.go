@@ -186,7 +186,7 @@ func (a *answer) judgeRank(r *rankReport) {
 		a.lower(estimator.Low, estimator.CodePhaseNotReached, "an optimizer was made and hardly used: the phase that it is for was not reached")
 	}
 	if r.Coverage.MemoryFraction {
-		a.lower(estimator.Low, estimator.CodeMemoryFraction, "the program allows itself a part of the card's memory: on a smaller card that part is smaller")
+		a.lower(estimator.Low, estimator.CodeMemoryFraction, "the program allows itself a part of the card: on a smaller card that part is smaller")
 	}
 	if !r.Coverage.KnownRelease {
 		a.lower(estimator.High, estimator.CodeUnknownRelease, "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")

@@ -1,12 +1,14 @@
 package vgpu
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,12 +19,53 @@ import (
 	"github.com/gresize/gresize/estimator/vgpu/torchtest"
 )
 
-// The releases that the workloads of torch_test.go run on. Every change is tried on two; `make nightly` tries nightlyReleases, and
-// GRESIZE_RELEASES names others, such as one that tools/torchvenv/matrix just installed.
+// The releases that the workloads of torch_test.go run on, as the Makefile names them. Every change is tried on two; `make nightly` tries
+// nightlyReleases, and GRESIZE_RELEASES names others, such as one that tools/torchvenv/matrix just installed.
 var (
-	everyDayReleases = []string{"2.6.0", "2.11.0"}
-	nightlyReleases  = []string{"2.1.2", "2.3.1", "2.6.0", "2.9.1", "2.11.0", "2.15.0"}
+	everyDayReleases = inMakefile("TEST_TORCH")
+	nightlyReleases  = slices.SortedFunc(slices.Values(slices.Concat(everyDayReleases, inMakefile("NIGHTLY_TORCH"))), func(a, b string) int {
+		return cmp.Compare(minorOf(a), minorOf(b))
+	})
 )
+
+// inMakefile are the words of a variable of the Makefile, which installs the releases that it names.
+func inMakefile(variable string) []string {
+	text, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
+	if err != nil {
+		panic(err)
+	}
+	_, after, found := strings.Cut(string(text), "\n"+variable+" := ")
+	line, _, _ := strings.Cut(after, "\n")
+	if !found || line == "" {
+		panic("the Makefile has no " + variable)
+	}
+	return strings.Fields(line)
+}
+
+// minorOf is the number of a release of PyTorch 2 by which the list is ordered.
+func minorOf(release string) int {
+	n, err := strconv.Atoi(strings.Split(release, ".")[1])
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// TestReleasesOnThePage: docs/accuracy/releases.md names the releases of the Makefile.
+func TestReleasesOnThePage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "accuracy", "releases.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	enumerated := func(list []string) string {
+		last := len(list) - 1
+		return strings.Join(list[:last], ", ") + " and " + list[last]
+	}
+	want := fmt.Sprintf("`make nightly` runs %s, `make test` %s.", enumerated(nightlyReleases), enumerated(everyDayReleases))
+	if !strings.Contains(strings.Join(strings.Fields(string(page)), " "), want) {
+		t.Errorf("docs/accuracy/releases.md does not say: %s", want)
+	}
+}
 
 func releases(t *testing.T) []string {
 	t.Helper()

@@ -42,7 +42,7 @@ type Coverage struct {
 	LargerLoaderUnread bool   `json:"larger_loader_unread,omitempty"`
 	// Ahead is what a later step, or the end of the program, may bring.
 	Ahead
-	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program limits itself to a part of the card.
+	// IdleOptimizer: an optimizer was made and hardly used. MemoryFraction: the program allows itself a part of the card.
 	IdleOptimizer  bool `json:"idle_optimizer,omitempty"`
 	MemoryFraction bool `json:"memory_fraction,omitempty"`
 	// Tuning is what was chosen by times that nothing measured.

@@ -320,7 +320,7 @@ func (d *fedDevice) firstMapping() (uint64, bool) {
 	if d.mappings == nil {
 		d.indexMappings()
 	}
-	mappings := d.mappings[mappingKey{op.Stream, op.Bytes <= allocator.SmallRequestBytes}]
+	mappings := d.mappings[mappingKey{op.Stream, d.check.program.Version.IsSmall(op.Bytes)}]
 	first := sort.Search(len(mappings), func(i int) bool { return mappings[i].op > d.check.runner.op })
 	for _, m := range mappings[first:] {
 		if d.lookahead--; d.lookahead < 0 {
@@ -339,7 +339,7 @@ func (d *fedDevice) indexMappings() {
 	for i := range d.check.program.Answers {
 		for _, e := range d.check.program.Answers[i].Events {
 			if op := &d.check.program.Ops[i]; e.Kind == allocator.EventSegmentMap && op.Kind == OpAlloc {
-				key := mappingKey{op.Stream, op.Bytes <= allocator.SmallRequestBytes}
+				key := mappingKey{op.Stream, d.check.program.Version.IsSmall(op.Bytes)}
 				d.mappings[key] = append(d.mappings[key], mapping{i, e.Addr})
 			}
 		}

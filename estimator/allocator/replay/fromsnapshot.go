@@ -26,27 +26,30 @@ func FromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, n
 	if version != (allocator.Version{}) {
 		return fromSnapshot(s, device, version, total, name)
 	}
-	// The snapshot does not say which release wrote it: of those that order free blocks differently, the one that agrees with the record.
-	p, err := fromSnapshot(s, device, allocator.Newest, total, name)
-	if err != nil {
-		return nil, err
+	// The snapshot does not say which release wrote it: of those whose histories differ, the newest that agrees best with the record.
+	var best *Program
+	least := 0
+	for _, version := range allocator.Differing(true) {
+		p, err := fromSnapshot(s, device, version, total, name)
+		if err != nil {
+			if best == nil {
+				return nil, err
+			}
+			continue
+		}
+		res, err := p.Check()
+		if err != nil && best == nil {
+			return nil, err
+		}
+		if err == nil && (best == nil || res.Differences < least) {
+			best, least = p, res.Differences
+		}
+		if least == 0 {
+			break
+		}
 	}
-	newest, err := p.Check()
-	if err != nil || newest.Differences == 0 {
-		return p, err
-	}
-	older, err := fromSnapshot(s, device, lastLowestFirst, total, name)
-	if err != nil {
-		return p, nil
-	}
-	if res, err := older.Check(); err != nil || res.Differences >= newest.Differences {
-		return p, nil
-	}
-	return older, nil
+	return best, nil
 }
-
-// lastLowestFirst is the last release that takes the lowest of several free blocks of one size, and not the oldest.
-var lastLowestFirst = allocator.Version{Major: 2, Minor: 12}
 
 func fromSnapshot(s *snapshot.Snapshot, device int, version allocator.Version, total uint64, name string) (*Program, error) {
 	p := &Program{Name: name, Version: version, fed: true, pendingUntil: map[uint64]int{}, Answers: []Answer{}}

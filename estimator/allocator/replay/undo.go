@@ -127,7 +127,7 @@ func (u *undo) unfree(e *snapshot.Entry) error {
 	if size > next-e.Addr {
 		return fmt.Errorf("free_completed at %#x: the block of %d bytes does not fit before %#x", e.Addr, size, next)
 	}
-	if gap := next - e.Addr - size; !allocator.CanBeFree(gap, seg.small, seg.expandable || u.config.ExpandableSegments) {
+	if gap := next - e.Addr - size; !u.version.CanBeFree(gap, seg.small, seg.expandable || u.config.ExpandableSegments) {
 		size += gap
 	}
 	seg.blocks = append(seg.blocks, 0)

@@ -296,7 +296,7 @@ func (s *search) liveBound(config allocator.Config) uint64 {
 		case replay.OpAlloc:
 			if op.Bytes > 0 && op.Bytes < 1<<48 {
 				size := config.RoundSize(op.Bytes, version)
-				add(op.Block, owner{op.Stream, size <= 1<<20}, size)
+				add(op.Block, owner{op.Stream, version.IsSmall(size)}, size)
 			}
 		case replay.OpFree:
 			b := blocks[op.Block]
