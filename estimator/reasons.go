@@ -27,6 +27,7 @@ const (
 	CodeMemoryGrows         = "memory_grows"
 	CodeBatchesVary         = "batches_vary"
 	CodeMemoryFraction      = "memory_fraction"
+	CodeMemoryUncounted     = "memory_uncounted"
 	CodeRunCutShort         = "run_cut_short"
 	CodeCPUOnlyTorch        = "cpu_only_torch"
 	CodeCPUOnlyJAX          = "cpu_only_jax"
@@ -94,6 +95,7 @@ var meanings = map[string]meaning{
 	CodeMemoryGrows:         {text: "the program keeps more the longer it runs"},
 	CodeBatchesVary:         {text: "the batches differ in size: a later one may be larger", hint: "--steps sees more, and batches padded to one length leave no doubt"},
 	CodeMemoryFraction:      {text: "the program allows itself a part of the card: on a smaller card that part is smaller"},
+	CodeMemoryUncounted:     {text: "no allocator of PyTorch's counted the memory", hint: "without PYTORCH_NO_CUDA_MEMORY_CACHING, or an allocator of the program's own, memory is followed step by step"},
 	CodeRunCutShort:         {text: "only the first steps were run"},
 	CodeCPUOnlyTorch:        {text: "this PyTorch is built without CUDA"},
 	CodeCPUOnlyJAX:          {text: "this JAX has no plugin for CUDA"},

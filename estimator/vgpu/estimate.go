@@ -191,7 +191,11 @@ func (a *answer) judgeRank(r *rankReport) {
 	if !r.Coverage.KnownRelease {
 		a.lower(estimator.High, estimator.CodeUnknownRelease, "PyTorch "+r.Coverage.Torch+" is not among the releases that were tried")
 	}
-	if r.Reason == reasonStopped && !r.Flat {
+	switch {
+	case r.Reason != reasonStopped || r.Flat:
+	case r.PeakReservedBytes == 0 && r.Pool == nil: // PYTORCH_NO_CUDA_MEMORY_CACHING, or an allocator of the program's own
+		a.lower(estimator.Low, estimator.CodeMemoryUncounted, fmt.Sprintf("PyTorch's allocator counted nothing: the figure is what the card gave in %d steps, and whether it still rose was not seen", r.Steps))
+	default:
 		a.lower(estimator.Low, estimator.CodePeakStillRising, fmt.Sprintf("the peak still rose after %d steps", r.Steps))
 	}
 	switch {

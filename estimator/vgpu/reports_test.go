@@ -285,6 +285,8 @@ func TestEstimate(t *testing.T) {
 		{name: "left by untold steps", rank: leaves(512, 0), outcome: trace.Stopped, steps: 4, confidence: estimator.Low, want: []string{"memory_grows"}, fits: true},
 		{name: "steps out of range, broken", rank: leaves(512, -1), outcome: trace.Stopped, steps: 4, confidence: estimator.Unknown, want: []string{"bundle_invalid"}},
 		{name: "still rising", rank: map[string]any{"flat": false}, outcome: trace.Stopped, steps: 12, confidence: estimator.Low, want: []string{"peak_still_rising"}, fits: true},
+		{name: "uncounted", rank: map[string]any{"flat": false, "peak_allocated_bytes": 0, "peak_reserved_bytes": 0}, outcome: trace.Stopped, steps: 12, confidence: estimator.Low, want: []string{"memory_uncounted"}, fits: true, high: reserved + high},
+		{name: "uncounted, to its end", rank: map[string]any{"flat": false, "reason": "exit", "peak_allocated_bytes": 0, "peak_reserved_bytes": 0}, outcome: trace.Completed, steps: 12, confidence: estimator.Exact, fits: true, high: reserved + high},
 		{name: "short but complete", rank: map[string]any{"flat": false, "reason": "exit"}, outcome: trace.Completed, steps: 2, confidence: estimator.Exact, fits: true},
 		{name: "no step", outcome: trace.Completed, confidence: estimator.Unknown, want: []string{"no_step_seen"}, fits: true},
 		{name: "budget", outcome: trace.Timeout, steps: 4, reasons: []string{"budget_spent"}, confidence: estimator.Low, want: []string{"budget_spent"}, fits: true},

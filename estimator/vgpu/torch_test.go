@@ -228,6 +228,14 @@ func TestEndsOfRuns(t *testing.T) {
 				t.Errorf("confidence %s: %v\n%s", e.Confidence, e.Reasons, o.output)
 			}
 		})
+		t.Run("uncached-"+release, func(t *testing.T) {
+			t.Parallel()
+			o := train(t, release, "mlp", "PYTORCH_NO_CUDA_MEMORY_CACHING=1")
+			e := o.estimate(t, trace.Stopped)
+			if o.failed || e.Confidence != estimator.Low || !hasReason(e, "memory_uncounted") || hasReason(e, "peak_still_rising") || e.Ranks[0].OutsideBytes < 128*mib {
+				t.Errorf("failed %v: %+v\n%s", o.failed, e, o.output)
+			}
+		})
 		t.Run("guards-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "guards")
