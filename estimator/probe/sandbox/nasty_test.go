@@ -146,7 +146,9 @@ except OSError: print("refused")'; env | grep -E '^(WANDB_MODE|HF_HUB_OFFLINE)' 
 	{name: "a full report directory", script: `dd if=/dev/zero of=` + ReportDir + `/x bs=1M count=100 2>&1; echo tried`, want: []string{"No space left", "tried"}},
 }
 
-func allNasty() []nastyScript { return slices.Concat(nastyScripts, nastyPlaces, nastyMemory) }
+func allNasty() []nastyScript {
+	return slices.Concat(nastyScripts, nastyCalls, nastyPlaces, nastyMemory)
+}
 
 // nastyWorld is what the scripts attack; it is handed to the test that runs as the job's owner.
 type nastyWorld struct {

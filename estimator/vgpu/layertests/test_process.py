@@ -63,8 +63,10 @@ class ReportFile(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GRESIZE_VGPU_REPORT_DIR": folder}):
             report_file.write("python-1.json", ["{", "}"])
             report_file.write_lines("events", [{"a": 1}, [2]])
+            report_file.write("python-2.json", ["an earlier one, which knows of less"])
             with self.assertRaises(ZeroDivisionError):
                 report_file.write("python-2.json", (1 / 0 for _ in "x"))
+            self.assertFalse(os.path.exists(os.path.join(folder, ".python-2.json.part")))
             found = {path.name: path.read_text() for path in pathlib.Path(folder).glob("[!.]*")}
         self.assertEqual(found, {"python-1.json": "{}", "events-%d.jsonl" % os.getpid(): '{"a":1}\n[2]\n'})
 

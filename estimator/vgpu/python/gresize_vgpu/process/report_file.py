@@ -49,11 +49,18 @@ def write(name: str, chunks: Iterable[str]) -> None:
     directory = os.environ.get("GRESIZE_VGPU_REPORT_DIR")
     if not directory:
         return
-    part = os.path.join(directory, "." + name + ".part")
-    with open(part, "w") as f:
-        for chunk in chunks:
-            f.write(chunk)
-    os.replace(part, os.path.join(directory, name))
+    path, part = os.path.join(directory, name), os.path.join(directory, "." + name + ".part")
+    try:
+        with open(part, "w") as f:
+            for chunk in chunks:
+                f.write(chunk)
+        os.replace(part, path)
+    except BaseException:
+        # An earlier report knows of less, and would be believed: none at all is a lost one.
+        for left in (part, path):
+            if os.path.exists(left):
+                os.unlink(left)
+        raise
 
 
 def write_lines(name: str, lines: Iterable[Any]) -> None:
