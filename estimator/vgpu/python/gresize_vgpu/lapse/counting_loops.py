@@ -32,6 +32,8 @@ FIRST_TURNS, STEPS_AFTER, TURNS_AFTER = 4, 2, 66
 BETWEEN = 4
 # Of the time without anything new after which the run ends: from here on, loops go on to the turns that differ.
 SOON = 0.5
+# Of the time for which a stream is read, for its turns before any is left out.
+OF_A_STREAM = 0.4
 # Turns in a row that raised the peak, of a loop that has not ended: more are no chance.
 MOST_BY_CHANCE = 3
 # What goes through a range of its own for whoever calls it.
@@ -50,6 +52,7 @@ class Loops:
         self.rising = {}  # (file, line) of a test -> what turns with one of its answers would need in all, where each needed more than the one before
         self.noted = []  # what was asked in each loop
         self.going = []  # what is asked in those that go on
+        self.within: Any = None  # until when the stream is read that is asked for its next items now
         self.inner = []  # loops that leave out turns by themselves, the innermost last, and whether others are in them
         self.begun = 0  # loops, and passes over loaders, in time-lapse
         self.left_out = False
@@ -85,6 +88,13 @@ class Loops:
         if not self.leaving:
             self.steps_leave.turn()
         self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), not self.inner or self.inner[-1][0])
+
+    def stream(self, iterator: Any, until: Any, asked: bool) -> None:
+        """A loader is asked for a batch of its own, or has given it."""
+        if is_stream(iterator):
+            self.within = until if asked else None
+            if asked:
+                self.counters.feed(iterator, until)
 
     def leaves(self) -> tuple[float, int]:
         """(bytes, times): what each turn leaves that was not run, of the loop of which that is the most."""
@@ -139,6 +149,8 @@ class Loops:
         share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
         begin, seconds = time.process_time(), self.lapse.left_seconds()
         until, run, outer = begin + min(share * seconds, MOST_SECONDS), 0, False
+        if self.within is not None:
+            until = min(until, begin + OF_A_STREAM * (self.within[0] - begin))
         left = kept_by_turns.Leaves(self.held)
         self.leaving.append((left, count))
         self.begun += 1
@@ -202,7 +214,7 @@ class Loops:
                 landings = landings + [(min(turn + ahead, count - 1), None, None)]
             between = [t for t in between if t >= turn]
             at, question, answer = min(landings + [(t, None, None) for t in between[:1]], key=lambda landing: landing[0])
-            if at > turn and not outer:
+            if at > turn and not outer and self.within is None:
                 self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             if outer:
                 self.lapse.news()  # there are few of these, and what they begin is waited for
@@ -215,6 +227,12 @@ class Loops:
             if question is not None and question.rose(answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
+
+
+def is_stream(iterator: Any) -> bool:
+    """Whether what a loader goes through is a data set that is a loop itself, in this process."""
+    held = getattr(iterator, "__dict__", {})
+    return held.get("_dataset_kind", 0) == 1 and held.get("_num_workers") == 0
 
 
 def _is_compiled(value):

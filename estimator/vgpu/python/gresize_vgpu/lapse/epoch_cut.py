@@ -13,6 +13,7 @@ import sys
 import time
 
 from ..steady import largest_batch
+from . import counting_loops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -31,6 +32,7 @@ STEPS_AFTER = 2
 # In time-lapse, what a loader may take of the time that is left, and at most: the first that is read of a data set. The n-th takes an n-th of the second share, since
 # it has mostly nothing new.
 FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
+OWN_SHARE = 0.1  # of the time that is left, for a batch of its own at each later time: what makes them may go by the epoch
 MOST_PASS_SECONDS = 0.6  # and of a later one that part by its number: thirty passes take less than what counts as nothing new
 # Of the time that is left, for asking a data set of samples of several sizes for the largest, and at most.
 ASKED_SHARE, MOST_ASKED_SECONDS = 0.05, 2.0
@@ -51,6 +53,7 @@ class Passed:
         self.dataset = dataset
         self.reads = 0
         self.batch, self.elements = None, 0  # the one that is given again
+        self.own_seconds = 0.0  # what its own batches took, but those of its first time
         self.on_card = False  # batches lie there, where one that is kept would take room
         self.asked, self.largest = False, None
 
@@ -100,7 +103,7 @@ class Phases:
                 if batch is not None:
                     phases.hold(self, torch)
                     return batch
-            batch = original(self)
+            batch = phases.own(self, original) if phases.lapse is not None else original(self)
             phases.given += 1
             phases.look_at(self, batch)
             self._gresize_given = getattr(self, "_gresize_given", 0) + 1
@@ -130,6 +133,17 @@ class Phases:
                     phases.saved += _size_of(args[1] if len(args) > 1 else kwargs.get("f"))
 
         torch.save = save
+
+    def own(self, iterator: Any, original: Callable[[Any], Any]) -> Any:
+        """A batch of the loader's own, in time-lapse."""
+        known, begin = iterator.__dict__.get("_gresize_known"), time.monotonic()
+        self.loops.stream(iterator, iterator.__dict__.get("_gresize_until"), True)
+        try:
+            return original(iterator)
+        finally:
+            self.loops.stream(iterator, None, False)
+            if known is not None and known.reads > 1:
+                known.own_seconds += time.monotonic() - begin
 
     def batches(self) -> int:
         """How many batches the loader has that was read last."""
@@ -213,7 +227,8 @@ class Phases:
         self.loops.begun += 1
         held["_gresize_known"], held["_gresize_own"] = known, BATCHES_AFTER
         if known.reads:
-            held["_gresize_own"] = 1 if known.batch is None or known.reads & (known.reads - 1) == 0 else 0
+            cheap = known.own_seconds <= OWN_SHARE * self.lapse.left_seconds()
+            held["_gresize_own"] = 1 if known.batch is None or cheap or known.reads & (known.reads - 1) == 0 else 0
         share = NEXT_SHARE / known.reads if known.reads else FIRST_SHARE
         seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known.reads, 1))
         known.reads += 1
@@ -235,6 +250,8 @@ class Phases:
     def again(self, iterator: Any) -> Any:
         """The batch that a loader gives once more; None where it gives its next one."""
         known = iterator._gresize_known
+        if counting_loops.is_stream(iterator):
+            return None  # what it gives may go by how far it has come, which its own loop is asked for
         if not known.asked and getattr(iterator, "_gresize_batches", False) and not known.on_card:
             known.asked = True
             known.largest = largest_batch.find(iterator, _batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))

@@ -28,9 +28,13 @@ MOST_OBJECTS = 3000
 MOST_ENTRIES = 64
 DEEPEST = 6
 MOST_COUNTERS = 48
+# Turns on the way to the last.
+BETWEEN = 4
 # So many steps come after each that was gone on to.
 STEPS_AFTER = 3
 MOST_TRIED = 3 * turn_numbers.MOST_OF_A_KIND  # for one answer of one test
+# Of the time for which a stream is read, before its counter is set forward.
+OF_A_STREAM = 0.4
 # What looking for such steps may cost of the processor, of one training.
 MOST_LOOKING_SECONDS = 3.0
 # Of a program that does not say how many steps it makes; more are rarely made.
@@ -46,7 +50,9 @@ class Counters:
         self.optimizer = 0  # the id of the one whose steps are counted
         self.rising = {}  # as of a loop
         self.left_out = self.unsettled = self.retired = False
+        self.bounded = False  # a test of the program's says how far they go, and they were set forward to that
         self.trainings = 0
+        self.source: Any = None  # a generator of the program's that feeds the training, and until when it is read
         self.answered: set[Place] = set()
         self.notes: turn_numbers.Notes | None = None
         self._begin()
@@ -54,6 +60,7 @@ class Counters:
     def _begin(self):
         self.answered |= self.places()
         self.samples, self.counters, self.notes, self.tried = [], {}, None, {}
+        self.between: dict[Any, list[int]] = {}  # a test that has always had one answer -> turns on the way to the other
         self.turn = self.waits = 0
         self.spent, self.landed = 0.0, None
         self.since = time.process_time()
@@ -68,6 +75,11 @@ class Counters:
             self.optimizer, self.trainings = id(optimizer), self.trainings + 1
             self._begin()
         frames = running(frame)
+        if self.source is not None:
+            generator, until = self.source
+            if generator.gi_frame is not None:
+                frames.setdefault(generator.gi_code, generator.gi_frame)
+                seconds = min(seconds, OF_A_STREAM * (until[0] - self.since))
         if self.notes is None:
             self.samples.append(_numbers(frames))
             if len(self.samples) >= SAMPLES:
@@ -80,6 +92,12 @@ class Counters:
             if ahead is not None:
                 self.set_forward(frames, ahead)
                 self.waits = STEPS_AFTER
+
+    def feed(self, iterator: Any, until: Any) -> None:
+        """A loader goes through a stream for so long."""
+        generator = getattr(getattr(iterator, "_dataset_fetcher", None), "dataset_iter", None)
+        if until is not None and inspect.isgenerator(generator) and sources.is_users(generator.gi_code.co_filename):
+            self.source = generator, until
 
     def _know(self, frames):
         first, second = self.samples[:2]
@@ -114,7 +132,7 @@ class Counters:
         if self.landed is not None:
             (question, answer), peak = self.landed
             self.landed = None
-            if question.rose(answer, self.peak() - peak):
+            if question is not None and question.rose(answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * self.notes.times(question, answer) * UNTOLD_STEPS // turn_numbers.MOST_TURNS
         if self.notes is None or self.notes.given_up or self.spent > MOST_LOOKING_SECONDS:
             self.unsettled = self.unsettled or self.notes is not None
@@ -122,11 +140,23 @@ class Counters:
         self.notes.sizes.clear()  # how far they go is not known
         landings = [l for l in self.notes.landings(self.turn - 1) if self.tried.get(l[1:], 0) < MOST_TRIED] if self.counters else []
         self.spent += time.process_time() - begin
+        landings = sorted(landings + self._on_the_way(landings), key=lambda landing: landing[0])
         if not landings:
             return None
         self.landed = landings[0][1:], self.peak()
         self.tried[self.landed[0]] = self.tried.get(self.landed[0], 0) + 1
         return max(landings[0][0] - self.turn, 0)
+
+    def _on_the_way(self, landings):
+        """Turns before the last at which a test has the answer that it never had: a number that is reckoned from a counter may be largest there."""
+        end = max([landing for landing in landings if not landing[1].came[landing[2]]], key=lambda landing: landing[0], default=None)
+        if end is None:
+            return []
+        turn = end[0]
+        between = self.between.setdefault(end[1].place, [self.turn + (turn - self.turn) * k // BETWEEN for k in range(1, BETWEEN)])
+        found = [t for t in between + [turn - 1] if t > self.turn]
+        self.bounded = self.bounded or not found
+        return [(t, None, None) for t in found[:1] if self.tried.get((None, None), 0) < MOST_TRIED]
 
     def places(self) -> set[Place]:
         """(file, line) of the program's tests of its counters that had either answer."""

@@ -37,6 +37,9 @@ MAKES = set("clone repeat repeat_interleave cuda new_zeros new_ones new_empty ne
 GRADIENTS = set("requires_grad_ set_grad_enabled".split())
 ARITHMETIC = set("int float bool abs min max round len floor ceil sqrt divmod".split())
 COUNTS = set("range trange enumerate count".split())
+# What is given sizes: of a tensor, or of a loop that makes some. The first number of some is all that is one.
+SIZED = FACTORIES - set("tensor as_tensor eye zeros_like ones_like empty_like full_like rand_like randn_like load arange linspace".split()) | set("repeat repeat_interleave new_zeros new_ones new_empty new_full".split())
+FIRST_ALONE = set("full new_full repeat_interleave".split())
 EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -153,7 +156,10 @@ class Blocks:
             return any([self._function(node, seen) for node in self.definitions[name]])
         if around is not None and name_of(around) in self.networks:
             return name not in STILL
-        return name not in STILL and not hasattr(builtins, name) and any(isinstance(g, (ast.Name, ast.Attribute)) and name_of(g) in self.networks for g in given)
+        given = [g for g in given if isinstance(g, (ast.Name, ast.Attribute))]
+        if name in STILL or hasattr(builtins, name):
+            return False
+        return any(name_of(g) in self.networks for g in given) or any(self._function(node, seen) for g in given for node in self.definitions.get(name_of(g), ()))
 
     def _function(self, node, seen):
         """Whether a function of the program's may take memory."""
@@ -267,6 +273,29 @@ class Blocks:
                 ):
                     self._say(self.doubts, filename, getattr(node, "lineno", 0), "later turns of ")
 
+    def grown(self, loops: bool) -> None:
+        """Where a number that was counted up goes into sizes, in a run whose later turns were not followed; loops: those that a loop gives are some, too."""
+        nodes = [node for tree in self.trees.values() for node in ast.walk(tree)]
+        given = [pair for node in nodes for pair in _given(node)]
+        asked = {key for node in nodes if isinstance(node, ast.While) for key in _keys(node.test)}
+        counted = {key for node in nodes if not isinstance(node, ast.For) for target in _counted(node) for key in (_key(target), name_of(target))}
+        counted |= {_key(node.target) for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _key(node.target) in asked}
+        if loops:
+            streams = [node for node in nodes if isinstance(node, ast.For) and any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in sources.inside(node.body))]
+            counted |= self.counted | {name for node in streams for target in _counted(node) for name in (_key(target), name_of(target))}
+        for _ in range(3):
+            for names, value in given:
+                if _is_reckoned(value) and _keys(value) & counted:
+                    counted.update(names)
+            for node in nodes:
+                if isinstance(node, ast.Call):
+                    for function in self.definitions.get(name_of(node.func), ()):
+                        counted.update(name for name, value in _arguments(node, function) if _is_reckoned(value) and _keys(value) & counted)
+        for filename, tree in self.trees.items():
+            for node in ast.walk(tree):
+                if getattr(node, "lineno", 0) in self.lines[filename] and any(_keys(size) & counted for size in _sizes(node, given)):
+                    self._say(self.doubts, filename, node.lineno, "later turns of ")
+
     def called_again(self, places: Collection[Place]) -> None:
         """Functions that train and that a library's loop may call again."""
         for filename, line in places:
@@ -294,6 +323,44 @@ def _counted(node):
             if isinstance(target, ast.Name):
                 yield target
                 break
+
+
+def _arguments(call, function):
+    """(name in the function, what is given for it) of a call."""
+    names = [a.arg for a in function.args.args]
+    if names[:1] == ["self"]:
+        names = names[1:]
+    return list(zip(names, call.args)) + [(k.arg, k.value) for k in call.keywords]
+
+
+def _sizes(node, given):
+    """What is a size in a call, or the end of a slice that does not begin where a turn begins."""
+    if isinstance(node, ast.Call):
+        name = name_of(node.func)
+        if name == "DataLoader":
+            return node.args[1:2] + [k.value for k in node.keywords if k.arg == "batch_size"]
+        if name == "range":
+            return _length(*node.args[:2], given) if len(node.args) > 1 else node.args
+        return node.args[: 1 if name in FIRST_ALONE else None] if name in SIZED else []
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [other for one, other in ((node.left, node.right), (node.right, node.left)) if isinstance(one, ast.List)]
+    if not isinstance(node, ast.Subscript):
+        return []
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    ends = [part for part in parts if isinstance(part, ast.Slice) and part.upper is not None]
+    return [size for part in ends for size in ([part.upper] if part.lower is None else _length(part.lower, part.upper, given))]
+
+
+def _length(lower, upper, given):
+    """What says how far it is from one end to the other; where both go on with a turn, the turn does not."""
+    whence = _whence(lower, given)
+    return [n for n in ast.walk(upper) if isinstance(n, (ast.Name, ast.Attribute)) and not _whence(n, given) & whence]
+
+
+def _whence(node, given):
+    """The names in something, and in what those were given."""
+    keys = _keys(node)
+    return keys | {key for names, value in given if names & keys for key in _keys(value)}
 
 
 def _is_number(node):

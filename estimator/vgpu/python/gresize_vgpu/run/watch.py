@@ -360,6 +360,8 @@ class Watch:
             if self.optimizers_made == self.made_at_first or not self.lapse.active:
                 looked.turns_again(self.comprehended)
             looked.larger(self.loops.due())
+        if not self.lapse.active or not self.lapse.whole() and not self.loops.counters.bounded:
+            looked.grown(loops=not self.lapse.active)
         self.ahead = looked
 
     def looking(self, function: Callable[..., Any], *args: Any) -> Any:
