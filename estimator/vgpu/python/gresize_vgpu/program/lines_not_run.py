@@ -293,8 +293,9 @@ class Blocks:
                         counted.update(name for name, value in _arguments(node, function) if _is_reckoned(value) and _keys(value) & counted)
         for filename, tree in self.trees.items():
             for node in ast.walk(tree):
-                if getattr(node, "lineno", 0) in self.lines[filename] and any(_keys(size) & counted for size in _sizes(node, given)):
-                    self._say(self.doubts, filename, node.lineno, "later turns of ")
+                line = getattr(node, "lineno", 0)
+                if line in self.lines[filename] and any(_keys(size) & counted for size in _sizes(node, given)):
+                    self._say(self.doubts, filename, line, "later turns of ")
 
     def called_again(self, places: Collection[Place]) -> None:
         """Functions that train and that a library's loop may call again."""
@@ -340,7 +341,7 @@ def _sizes(node, given):
         if name == "DataLoader":
             return node.args[1:2] + [k.value for k in node.keywords if k.arg == "batch_size"]
         if name == "range":
-            return _length(*node.args[:2], given) if len(node.args) > 1 else node.args
+            return _length(node.args[0], node.args[1], given) if len(node.args) > 1 else node.args
         return node.args[: 1 if name in FIRST_ALONE else None] if name in SIZED else []
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return [other for one, other in ((node.left, node.right), (node.right, node.left)) if isinstance(one, ast.List)]
