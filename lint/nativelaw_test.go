@@ -12,7 +12,7 @@ import (
 const nativeFolder = "../estimator/vgpu/native"
 
 var (
-	nativeOrder   = regexp.MustCompile(`(?m)^CORE := \$\(addprefix \$\(NATIVE\)/,([a-z. ]+)\)$`)
+	nativeOrder   = regexp.MustCompile(`(?m)^CORE := \$\(addprefix \$\(NATIVE\)/,([a-z_. ]+)\)$`)
 	nativeComment = regexp.MustCompile(`(?s)/\*.*?\*/`)
 	// A function begins in the first column and its brace is alone on the next line; a variable that others see is a hook.
 	nativeDefined = regexp.MustCompile(`(?m)^(?:GV_EXPORT )?(?:[a-z][\w* ]*[ *])((?:gv|gresize)_\w+)\([^;\n]*\)\n\{|^void \(\*((?:gv|gresize)_\w+)\)\(void\);`)

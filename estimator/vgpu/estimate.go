@@ -77,7 +77,11 @@ func Estimate(b *trace.Bundle, p *gpu.Profile) estimator.Estimate {
 	}
 	a.judgeReasons()
 	if detail, some := notRun(ranks); some {
-		a.lower(estimator.High, estimator.CodeRanksNotRun, detail)
+		level := estimator.High
+		if slices.ContainsFunc(ranks, func(r rankReport) bool { return r.Pool != nil }) {
+			level = estimator.Low // a process of JAX that is alone has not met the others
+		}
+		a.lower(level, estimator.CodeRanksNotRun, detail)
 	}
 	a.judgeOutcome(b)
 	for i := range ranks {

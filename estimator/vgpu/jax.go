@@ -63,8 +63,15 @@ type JAX struct {
 	Devices       []JAXDevice       `json:"devices"`
 	Allocator     string            `json:"allocator"`
 	Preallocates  bool              `json:"preallocates"`
-	// Processes is the number of processes of the program, on all nodes.
-	Processes int `json:"processes"`
+	// Processes is the number of processes of the program, on all nodes; Process is the number of this one, where there are several.
+	Processes int  `json:"processes"`
+	Process   *int `json:"process"`
+	Node      int  `json:"node"`
+	// Cards are the numbers on the node of the cards that the program sees, where it was given some of them.
+	Cards []int `json:"cards"`
+	// CompileSeconds is how long XLA compiled, ImportSeconds how long the import of jax took: what the program needs of itself.
+	CompileSeconds float64 `json:"compile_seconds"`
+	ImportSeconds  float64 `json:"import_seconds"`
 	// Interface is the minor version of PJRT's interface; -1 where the native layer does not know it.
 	Interface    int           `json:"interface"`
 	Steps        int           `json:"steps"`
@@ -86,15 +93,23 @@ func ParseJAX(data []byte) (*JAX, error) {
 	if err := trace.UnmarshalReport(data, &j, &j.Schema, schemaJAX); err != nil {
 		return nil, err
 	}
-	if len(j.Devices) > maxDevicesInOne || len(j.Computations) > maxComputations || len(j.Backends) > maxBackends || len(j.Failures) > maxBackends {
-		return nil, errors.New("devices, computations, backends or failures: too many entries")
+	if len(j.Cards) > maxDevicesInOne || len(j.Devices) > maxDevicesInOne || len(j.Computations) > maxComputations || len(j.Backends) > maxBackends || len(j.Failures) > maxBackends {
+		return nil, errors.New("cards, devices, computations, backends or failures: too many entries")
+	}
+	if err := checkPlace(j.Process, &j.Processes, j.Node); err != nil {
+		return nil, err
+	}
+	for i := range j.Cards {
+		if err := checkPlace(&j.Cards[i], nil, 0); err != nil {
+			return nil, fmt.Errorf("cards: %w", err)
+		}
 	}
 	if j.Steps < 0 || j.Steps > maxSteps || j.Processes < 0 || j.Processes > maxWorld {
 		return nil, fmt.Errorf("steps or processes: %d or %d is out of range", j.Steps, j.Processes)
 	}
-	for _, seconds := range []float64{j.WallSeconds, j.BeganUnix} {
+	for _, seconds := range []float64{j.WallSeconds, j.BeganUnix, j.CompileSeconds, j.ImportSeconds} {
 		if math.IsNaN(seconds) || seconds < 0 || seconds > math.MaxInt32*maxSeconds {
-			return nil, errors.New("wall_seconds or began_unix: out of range")
+			return nil, errors.New("wall_seconds, began_unix, compile_seconds or import_seconds: out of range")
 		}
 	}
 	counts, sizes := []int64{j.ValuesRead, j.ArraysRead}, []int64{j.HostPeakBytes}
@@ -139,6 +154,9 @@ type Pool struct {
 	Preallocates bool   `json:"preallocates"`
 	Interface    int    `json:"interface"`
 	Processes    int    `json:"processes,omitempty"`
+	// CompileSeconds is how long XLA compiled, ImportSeconds how long the import of jax took.
+	CompileSeconds float64 `json:"compile_seconds,omitempty"`
+	ImportSeconds  float64 `json:"import_seconds,omitempty"`
 	// Beside says that PyTorch had memory of the same card.
 	Beside bool `json:"beside,omitempty"`
 }
@@ -151,6 +169,11 @@ func (p *Pool) check() error {
 	if p.Processes < 0 || p.Processes > maxWorld {
 		return fmt.Errorf("pool.processes: %d", p.Processes)
 	}
+	for _, seconds := range []float64{p.CompileSeconds, p.ImportSeconds} {
+		if math.IsNaN(seconds) || seconds < 0 || seconds > math.MaxInt32 {
+			return errors.New("pool.compile_seconds or import_seconds: out of range")
+		}
+	}
 	return checkNumbers(nil, []int64{p.NeededBytes, p.ComputationBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
 }
 
@@ -159,7 +182,7 @@ func (r *rankReport) addPool(j *JAX, d JAXDevice, card *NativeDevice) {
 	pool := Pool{
 		Release: j.JAX, NeededBytes: d.PeakInUseBytes, LimitBytes: d.LimitBytes, HeldBytes: d.PeakPoolBytes,
 		Allocator: j.Allocator, Preallocates: j.Preallocates, Interface: j.Interface, Processes: j.Processes,
-		Beside: r.PeakReservedBytes > 0,
+		Beside: r.PeakReservedBytes > 0, CompileSeconds: j.CompileSeconds, ImportSeconds: j.ImportSeconds,
 	}
 	for _, c := range j.Computations {
 		pool.ComputationBytes = max(pool.ComputationBytes, c.ArgumentBytes+c.OutputBytes-c.AliasBytes+c.TemporaryBytes)
@@ -247,8 +270,8 @@ func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
 		}
 		a.lower(estimator.Exact, estimator.CodeShareOfCard, detail)
 	}
-	if pool.Processes > 1 {
-		a.lower(estimator.Low, estimator.CodeRanksNotRun, fmt.Sprintf("one of %d processes was run", pool.Processes))
+	if pool.Processes > 1 && r.GlobalRank == nil {
+		a.lower(estimator.Low, estimator.CodeRanksNotRun, fmt.Sprintf("which of %d processes were run is not known", pool.Processes))
 	}
 	if pool.Beside {
 		a.lower(estimator.Low, estimator.CodeJAXWithTorch, "PyTorch and JAX use the same card: what they need is added up, at whatever times they need it")

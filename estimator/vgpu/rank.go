@@ -100,6 +100,8 @@ func newRankReports(p *process) []rankReport {
 			r.Device = index
 			if p.python != nil && index < len(p.python.Cards) {
 				r.Device = p.python.Cards[index]
+			} else if p.jax.onCard() && index < len(p.jax.Cards) {
+				r.Device = p.jax.Cards[index]
 			}
 			devices[index] = &r
 		}
@@ -166,6 +168,9 @@ func newRankReports(p *process) []rankReport {
 func (r *rankReport) ofJAX(j *JAX) {
 	r.Reason, r.Steps, r.Flat = j.Reason, j.Steps, j.Flat
 	r.HostPeakBytes, r.BeganUnix, r.WallSeconds = j.HostPeakBytes, j.BeganUnix, j.WallSeconds
+	if j.Processes > 1 && j.Process != nil {
+		r.GlobalRank, r.WorldSize, r.Node = j.Process, j.Processes, j.Node
+	}
 	if r.Coverage.Torch == "" {
 		r.Coverage.KnownRelease, r.Coverage.Values = true, j.Values
 	}

@@ -80,6 +80,10 @@ func peek(f io.Reader) ([]byte, error) {
 	return head, nil
 }
 
+// ErrXLA says that what was recorded are arrays of XLA.
+var ErrXLA = errors.New("the program is one of JAX: its memory is of XLA's allocator, and the one that is simulated is PyTorch's; what the program needs of another card, " +
+	"or with another XLA_PYTHON_CLIENT_MEM_FRACTION, gresize estimate says by running it so")
+
 // FromBundle makes a program of the events of one rank. A probe records from the start of the process, so the program begins with an empty cache.
 func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 	if o.Device < 0 || o.Device >= len(b.Ranks) {
@@ -98,6 +102,13 @@ func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 	if rank.EventsFormat != trace.EventsJSON {
 		return nil, fmt.Errorf("%s: rank %d: events in the form %q are not known", name, o.Device, rank.EventsFormat)
 	}
+	h, err := events.Read(rank.Events)
+	if err != nil {
+		return nil, fmt.Errorf("%s: ranks/%d/events.jsonl: %w", name, o.Device, err)
+	}
+	if h.Allocator != "" {
+		return nil, fmt.Errorf("%s: rank %d: %w", name, o.Device, ErrXLA)
+	}
 	version := o.Version
 	if version == (allocator.Version{}) {
 		v, err := allocator.ParseVersion(b.Manifest.Versions.Torch)
@@ -105,10 +116,6 @@ func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 			return nil, fmt.Errorf("%s: manifest: %w", name, err)
 		}
 		version = v
-	}
-	h, err := events.Read(rank.Events)
-	if err != nil {
-		return nil, fmt.Errorf("%s: ranks/%d/events.jsonl: %w", name, o.Device, err)
 	}
 	if h.TotalBytes == 0 && b.Manifest.GPU.CapacityBytes > 0 {
 		h.TotalBytes = uint64(b.Manifest.GPU.CapacityBytes)

@@ -25,7 +25,10 @@ func OfBundle(b *trace.Bundle, rank int, name string) (*Figure, error) {
 		quantity.Size(t.PeakAllocatedBytes), quantity.Size(t.PeakReservedBytes))
 	// Without its profile, the picture is one of the allocator alone.
 	if profile, err := gpu.Load(m.GPU.ID); err == nil {
-		if e := vgpu.Estimate(b, profile); rank < len(e.Ranks) {
+		if e := vgpu.Estimate(b, profile); rank < len(e.Ranks) && t.XLA {
+			f.Subtitle = fmt.Sprintf("GPU %d on %s, JAX %s: arrays and temporaries of %s at most; XLA's allocator, which gives back later, has %s", rank, m.GPU.Name,
+				m.Versions.JAX, quantity.Size(t.PeakAllocatedBytes), quantity.Size(uint64(e.Ranks[rank].PeakAllocatedBytes)))
+		} else if rank < len(e.Ranks) {
 			f.OutsideBytes = uint64(e.Ranks[rank].OutsideBytes)
 			f.Subtitle += fmt.Sprintf(", %s outside", quantity.Size(f.OutsideBytes))
 		}

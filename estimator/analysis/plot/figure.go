@@ -46,6 +46,9 @@ var looks = [bands]band{
 	timeline.BackwardTemporaries: {letter: 'b', colour: "#a9d18e", ink: "#38571a", pattern: "dots"},
 	timeline.Workspace:           {letter: 'w', colour: "#7f6084", ink: "#e6d9e8", pattern: "cross"},
 	timeline.Other:               {letter: 'x', colour: "#d9d9d9", ink: "#404040", pattern: "level"},
+	timeline.Arguments:           {letter: 'i', colour: "#ffe699", ink: "#ffe699", pattern: "plain"},
+	timeline.Outputs:             {letter: 'u', colour: "#c55a11", ink: "#7a3205", pattern: "falling"},
+	timeline.Temporaries:         {letter: 't', colour: "#a9d18e", ink: "#38571a", pattern: "dots"},
 	bandCached:                   {name: "cached", explain: "held by PyTorch's allocator and free", letter: '.', colour: "#ffffff", ink: "#808080", pattern: "thin"},
 	bandOutside:                  {name: "outside", explain: "context, modules and handles: outside of PyTorch's allocator", letter: '#', colour: "#808080", ink: "#303030", pattern: "upright"},
 }
@@ -56,6 +59,26 @@ func look(n int) band {
 		l.name, l.explain = timeline.Category(n).String(), timeline.Category(n).Explain()
 	}
 	return l
+}
+
+// The bands of PyTorch's allocator and of XLA's, from the bottom up. What XLA's allocator holds of a card, and what is outside of it, follows from the share
+// that it allows itself, and says nothing of the program.
+var (
+	torchBands = []int{
+		int(timeline.Parameters), int(timeline.OptimizerState), int(timeline.Gradients), int(timeline.Activations), int(timeline.BackwardTemporaries),
+		int(timeline.Workspace), int(timeline.Other), bandCached, bandOutside,
+	}
+	xlaBands = []int{
+		int(timeline.Parameters), int(timeline.OptimizerState), int(timeline.Arguments), int(timeline.Outputs), int(timeline.Temporaries), int(timeline.Other),
+	}
+)
+
+// shown are the bands of the figure.
+func (f *Figure) shown() []int {
+	if f.Timeline.XLA {
+		return xlaBands
+	}
+	return torchBands
 }
 
 // heights returns the bytes of each band of a sample.

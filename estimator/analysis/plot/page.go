@@ -41,7 +41,7 @@ func HTML(w io.Writer, f *Figure) error {
 		Owners  []OwnerLine
 		Bands   []pageBand
 	}{Title: printable.Text(f.Title), Owners: f.Owners(pageOwners), Picture: template.HTML(picture.String())} // #nosec G203 -- all text in it was escaped when it was drawn
-	for n := range bands {
+	for _, n := range f.shown() {
 		content.Bands = append(content.Bands, pageBand{look(n).name, look(n).explain})
 	}
 	return page.Execute(w, content)

@@ -68,14 +68,22 @@ func heightFor(mapTop int) int { return mapTop + mapRows*(mapRowHeight+mapRowGap
 
 // Height is that of the picture in pixels, where its width is 1040.
 func (f *Figure) Height() int {
-	return heightFor(mapTopBelow(min(len(f.Timeline.OwnersAtPeak()), TopOwners)))
+	return f.heightBelow(mapTopBelow(min(len(f.Timeline.OwnersAtPeak()), TopOwners)))
+}
+
+// heightBelow is that of a picture whose map begins there, or would: XLA does not say where its temporaries lie.
+func (f *Figure) heightBelow(mapTop int) int {
+	if f.Timeline.XLA {
+		return mapTop
+	}
+	return heightFor(mapTop)
 }
 
 func (p *painter) draw() {
 	owners := p.figure.Timeline.OwnersAtPeak()
 	owners = owners[:min(len(owners), TopOwners)]
 	mapTop := mapTopBelow(len(owners))
-	p.height = heightFor(mapTop)
+	p.height = p.figure.heightBelow(mapTop)
 	p.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`, pictureWidth, p.height, pictureWidth, p.height)
 	p.add(`<title>%s</title>`, escaped(p.figure.Title))
 	p.styles()
@@ -85,7 +93,9 @@ func (p *painter) draw() {
 	p.overTime()
 	p.legend(timeTop + timeHeight + 50)
 	p.owners(ownersTop, owners)
-	p.addressMap(mapTop)
+	if !p.figure.Timeline.XLA {
+		p.addressMap(mapTop)
+	}
 	p.add(`</svg>`)
 }
 
@@ -97,7 +107,7 @@ const style = `text{font-family:sans-serif;font-size:12px;fill:#202020}.title{fo
 func (p *painter) styles() {
 	p.add(`<style>%s</style>`, style)
 	p.add(`<defs>`)
-	for n := range bands {
+	for _, n := range p.figure.shown() {
 		l := look(n)
 		p.add(`<pattern id="band%d" width="8" height="8" patternUnits="userSpaceOnUse"><rect width="8" height="8" fill="%s"/>%s</pattern>`, n, l.colour, patternMarks(l))
 	}
@@ -139,7 +149,7 @@ func (p *painter) overTime() {
 		p.text(marginLeft-8, y(v)+4, "end", write(v))
 	}
 	lower := make([]uint64, len(samples))
-	for n := range bands {
+	for _, n := range p.figure.shown() {
 		p.layer(n, samples, lower, x, y)
 	}
 	every := 1 + len(t.Steps)/shownSteps
@@ -196,10 +206,10 @@ func stairs(d *strings.Builder, levels []uint64, edge func(int) float64, y func(
 
 func (p *painter) legend(top int) {
 	const columns = 5
-	for n := range bands {
+	for i, n := range p.figure.shown() {
 		l := look(n)
-		x := float64(marginLeft + n%columns*(plotWidth/columns))
-		y := float64(top + n/columns*26)
+		x := float64(marginLeft + i%columns*(plotWidth/columns))
+		y := float64(top + i/columns*26)
 		p.add(`<rect x="%.1f" y="%.1f" width="26" height="15" fill="url(#band%d)" stroke="#404040" stroke-width="0.7"><title>%s</title></rect>`, x, y, n, l.explain)
 		p.text(x+33, y+12, "", l.name)
 	}

@@ -32,7 +32,8 @@ func Text(w io.Writer, f *Figure) error {
 		for row := range textRows {
 			// The middle of the cell decides what it shows.
 			level := (float64(row) + 0.5) / textRows * float64(most)
-			for n, sum := 0, 0.0; n < bands; n++ {
+			sum := 0.0
+			for _, n := range f.shown() {
 				if sum += float64(heights[n]); level < sum {
 					grid[row][column] = look(n).letter
 					break
@@ -53,7 +54,7 @@ func Text(w io.Writer, f *Figure) error {
 	}
 	fmt.Fprintf(&b, "%10s +%s\n%12s%s of the allocator; + ends a training step\n\n", "", string(marks), "", quantity.Count(t.Entries, "event"))
 	var legend []string
-	for n := range bands {
+	for _, n := range f.shown() {
 		legend = append(legend, fmt.Sprintf("%c %s", look(n).letter, look(n).name))
 	}
 	fmt.Fprintf(&b, "%s\n\n", strings.Join(legend, "  "))

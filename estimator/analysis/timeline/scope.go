@@ -79,7 +79,8 @@ func (b *builder) leave(m *module) {
 	}
 }
 
-var categoryOf = map[events.Purpose]Category{events.Parameter: Parameters, events.Buffer: Parameters, events.Gradient: Gradients, events.State: OptimizerState}
+var categoryOf = map[events.Purpose]Category{events.Parameter: Parameters, events.Buffer: Parameters, events.Gradient: Gradients, events.State: OptimizerState,
+	events.Argument: Arguments, events.Output: Outputs, events.Temporary: Temporaries}
 
 // own gives the block at an address its owner. The first owner that is seen stays: a buffer that is also somebody's state is still one block.
 func (b *builder) own(o *events.Owner) {

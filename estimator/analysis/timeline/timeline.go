@@ -25,10 +25,14 @@ const (
 	BackwardTemporaries
 	Workspace
 	Other
+	// These and the first two are what XLA's arrays are.
+	Arguments
+	Outputs
+	Temporaries
 	Categories int = iota
 )
 
-var categoryNames = [Categories]string{"parameters", "optimizer state", "gradients", "activations", "backward", "workspace", "other"}
+var categoryNames = [Categories]string{"parameters", "optimizer state", "gradients", "activations", "backward", "workspace", "other", "arguments", "outputs", "temporaries"}
 
 // String gives the name for people.
 func (c Category) String() string { return categoryNames[c] }
@@ -39,6 +43,7 @@ func (c Category) Explain() string {
 		"parameters and buffers of the modules", "what the optimizers keep", "the .grad of parameters",
 		"taken in the forward of a module", "taken in a backward pass and not seen as a gradient",
 		"scratch of an operator, or kept by a library to the end", "inputs, losses, and what no mark tells",
+		"given to a computation, and not carried from step to step", "made by a computation, and not carried from step to step", "what an execution needs while it runs",
 	}[c]
 }
 
@@ -76,6 +81,8 @@ type Timeline struct {
 	PeakReservedBytes  uint64
 	// Marked: the record says what the program was doing.
 	Marked bool
+	// XLA: the blocks are arrays and temporaries of XLA, whose allocator has no ranges here.
+	XLA bool
 }
 
 // New makes the timeline of a history that begins with an empty allocator; blockBytes is the size of the block of each request that was served, in
@@ -85,7 +92,7 @@ func New(h *events.History, blockBytes []uint64) (*Timeline, error) {
 		return nil, fmt.Errorf("the recording had no room for %d requests: it begins in mid-run", h.Lost)
 	}
 	b := builder{
-		timeline: &Timeline{Entries: len(h.Entries), Marked: len(h.Marks) > 0}, history: h, live: map[uint64]int{}, scratch: map[int]bool{}, blockBytes: blockBytes,
+		timeline: &Timeline{Entries: len(h.Entries), Marked: len(h.Marks) > 0, XLA: h.Allocator == events.XLA}, history: h, live: map[uint64]int{}, scratch: map[int]bool{}, blockBytes: blockBytes,
 	}
 	if err := b.run(); err != nil {
 		return nil, err
@@ -411,6 +418,11 @@ func atPeak[T any](t *Timeline, all []T, of func(T) (from, to int, addr uint64))
 
 // Read makes the timeline of a rank of a bundle.
 func Read(b *trace.Bundle, rank int, name string) (*Timeline, error) {
+	if rank >= 0 && rank < len(b.Ranks) && len(b.Ranks[rank].Events) > 0 && b.Ranks[rank].EventsFormat == trace.EventsJSON {
+		if h, err := events.Read(b.Ranks[rank].Events); err == nil && h.Allocator == events.XLA {
+			return ofXLA(h, rank, name)
+		}
+	}
 	program, err := replay.FromBundle(b, replay.OpenOptions{Device: rank}, name)
 	if err != nil {
 		return nil, err
@@ -424,6 +436,24 @@ func Read(b *trace.Bundle, rank int, name string) (*Timeline, error) {
 		return nil, err
 	}
 	t, err := New(h, slices.DeleteFunc(sizes, func(n uint64) bool { return n == 0 }))
+	if err != nil {
+		return nil, fmt.Errorf("%s: rank %d: %w", name, rank, err)
+	}
+	return t, nil
+}
+
+// granule is what XLA's allocator rounds every request up to.
+const granule = 256
+
+// ofXLA makes the timeline of a history of XLA's arrays.
+func ofXLA(h *events.History, rank int, name string) (*Timeline, error) {
+	var sizes []uint64
+	for i := range h.Entries {
+		if e := &h.Entries[i]; e.Action == snapshot.ActionAlloc {
+			sizes = append(sizes, (e.SizeBytes+granule-1)/granule*granule)
+		}
+	}
+	t, err := New(h, sizes)
 	if err != nil {
 		return nil, fmt.Errorf("%s: rank %d: %w", name, rank, err)
 	}

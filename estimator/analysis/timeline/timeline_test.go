@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/gresize/gresize/estimator/snapshot"
+	"github.com/gresize/gresize/estimator/trace"
 	"github.com/gresize/gresize/estimator/trace/events"
 )
 
@@ -206,4 +207,26 @@ func TestSamplesHoldThePeak(t *testing.T) {
 			t.Fatalf("peak %d, samples %d, owners %d", tl.PeakAllocatedBytes, most, sum)
 		}
 	})
+}
+
+// TestXLA: arrays and temporaries of XLA have their purposes at once, and the sizes to which its allocator rounds up.
+func TestXLA(t *testing.T) {
+	const recorded = `{"name":0,"text":"w"}
+{"name":1,"text":"jit_step"}
+{"history":1,"device":0,"fraction":1,"allocator":"xla","allocations":2}
+{"action":"alloc","addr":4096,"size":1000}
+{"own":"parameter","addr":4096,"name":0}
+{"action":"alloc","addr":8192,"size":256}
+{"own":"temporary","addr":8192,"name":1}
+{"action":"free_completed","addr":8192,"size":256}
+{"mark":"step","value":1}
+`
+	line, err := Read(&trace.Bundle{Ranks: []trace.Rank{{Events: []byte(recorded), EventsFormat: trace.EventsJSON}}}, 0, "the run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Owner{{Category: Parameters, Name: "w", SizeBytes: 1024, Blocks: 1}, {Category: Temporaries, Name: "jit_step", SizeBytes: 256, Blocks: 1}}
+	if diff := cmp.Diff(want, line.OwnersAtPeak()); diff != "" || !line.XLA || line.PeakAllocatedBytes != 1280 || len(line.Steps) != 1 {
+		t.Errorf("%+v\n%s", line, diff)
+	}
 }

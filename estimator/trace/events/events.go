@@ -1,5 +1,5 @@
-// Package events reads the history of PyTorch's allocator that a probe recorded: every request with its answer, what the program was doing
-// meanwhile (marks), and what the memory was for (owners). It is the events.jsonl of a bundle's rank; docs/bundle.md describes the lines. They come
+// Package events reads the history of an allocator that a probe recorded, PyTorch's or what XLA's was asked for: every request with its answer, what the
+// program was doing meanwhile (marks), and what the memory was for (owners). It is the events.jsonl of a bundle's rank; docs/bundle.md describes the lines. They come
 // from a user's process, and are read as a stranger's work.
 package events
 
@@ -47,7 +47,14 @@ const (
 	Gradient  Purpose = "gradient"
 	State     Purpose = "optimizer"
 	Buffer    Purpose = "buffer"
+	// These are XLA's, which knows an array by its way through a computation.
+	Argument  Purpose = "argument"
+	Output    Purpose = "output"
+	Temporary Purpose = "temporary"
 )
+
+// XLA is the Allocator of a history of arrays and temporaries of XLA.
+const XLA = "xla"
 
 // Owner says that, at a place in the history, an address belongs to something with a name.
 type Owner struct {
@@ -60,6 +67,8 @@ type Owner struct {
 // History is what one process did to the allocator of one card.
 type History struct {
 	Device int
+	// Allocator is whose history it is: empty for PyTorch's, or XLA.
+	Allocator string
 	// AllocConf are the allocator's settings as PyTorch repeats them; ExpandableSegments may have been changed later.
 	AllocConf          string
 	ExpandableSegments bool
@@ -93,6 +102,7 @@ type line struct {
 	// The head of one card's history.
 	History      int     `json:"history"`
 	Device       float64 `json:"device"`
+	Allocator    string  `json:"allocator"`
 	Conf         string  `json:"conf"`
 	Expandable   bool    `json:"expandable_segments"`
 	Fraction     float64 `json:"fraction"`
@@ -175,8 +185,11 @@ func (r *reader) head(l *line) error {
 	if l.TotalBytes > maxBytes || l.FreeBytes > l.TotalBytes {
 		return fmt.Errorf("total_bytes %d, free_bytes %d: out of range", l.TotalBytes, l.FreeBytes)
 	}
+	if l.Allocator != "" && l.Allocator != XLA {
+		return fmt.Errorf("allocator: %.40q is not known", l.Allocator)
+	}
 	h := r.history
-	r.headed, r.wanted = true, l.Allocations
+	r.headed, r.wanted, h.Allocator = true, l.Allocations, l.Allocator
 	h.Device, h.AllocConf, h.ExpandableSegments, h.MemoryFraction = int(l.Device), l.Conf, l.Expandable, l.Fraction
 	h.TotalBytes, h.FreeBytes, h.PrivatePools = l.TotalBytes, l.FreeBytes, l.PrivatePools
 	return nil
@@ -209,7 +222,7 @@ func (r *reader) mark(l *line) error {
 
 func (r *reader) owner(l *line) error {
 	switch l.Own {
-	case Parameter, Gradient, State, Buffer:
+	case Parameter, Gradient, State, Buffer, Argument, Output, Temporary:
 	default:
 		return nil
 	}

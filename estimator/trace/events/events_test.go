@@ -44,6 +44,16 @@ func TestRead(t *testing.T) {
 	}
 }
 
+func TestReadXLA(t *testing.T) {
+	got, err := Read([]byte(`{"name":0,"text":"w"}
+{"history":1,"device":0,"fraction":1,"allocator":"xla","allocations":1}
+{"action":"alloc","addr":1,"size":7}
+{"own":"temporary","addr":1,"name":0}`))
+	if err != nil || got.Allocator != XLA || len(got.Owners) != 1 || got.Owners[0].Purpose != Temporary {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // A ring that ran over holds the last events only; the allocator's own counter tells.
 func TestReadTellsWhatWasLost(t *testing.T) {
 	got, err := Read([]byte(strings.Replace(small, `"allocations":2`, `"allocations":7`, 1)))
@@ -65,6 +75,7 @@ func TestReadRefuses(t *testing.T) {
 		"unknown module":    {`{"mark":"enter","value":0}`, "line 1: value: 0"},
 		"negative module":   {`{"mark":"enter","value":-1}`, "line 1: value: -1"},
 		"other version":     {`{"history":2}`, "line 1: history: version 2"},
+		"allocator":         {`{"history":1,"allocator":"other"}`, `line 1: allocator: "other" is not known`},
 		"fraction":          {`{"history":1,"fraction":1.5}`, "fraction: 1.5"},
 		"device":            {`{"history":1,"device":-1}`, "device: -1"},
 		"free over total":   {`{"history":1,"total_bytes":1,"free_bytes":2}`, "out of range"},

@@ -1,24 +1,27 @@
 /*
  * What JAX does with a card is seen at the table of functions by which it calls XLA's plugin: PJRT's C interface, whose places are fixed, as it grows at its
- * end only. Two of them are led by way of here: what executes a compiled program, and what copies an array to the host. All else is XLA's own, with
- * its own allocator, on the replaced driver.
+ * end only. Some of them are led by way of here: what compiles and executes a program, and what makes, copies and gives back an array. All else is XLA's
+ * own, with its own allocator, on the replaced driver.
  */
 #define _GNU_SOURCE
 #include "state.h"
+#include "pjrt_arrays.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MAX_PATH = 4096, MAX_COMPUTATIONS = 4096, KNOWN_MAJOR = 0 };
 
 /* Places in the table. */
 enum {
-	ERROR_DESTROY = 0, EXECUTABLE_DESTROY = 40, EXECUTABLE_NAME = 41, LOADED_DESTROY = 50, LOADED_GET_EXECUTABLE = 51, LOADED_EXECUTE = 55,
-	BUFFER_TO_HOST = 70, NEEDED, EXECUTABLE_MEMORY = 96, KNOWN
+	ERROR_DESTROY = 0, CLIENT_COMPILE = 20, BUFFER_FROM_HOST = 22, EXECUTABLE_DESTROY = 40, EXECUTABLE_NAME = 41, EXECUTABLE_OUTPUTS = 44, LOADED_DESTROY = 50,
+	LOADED_GET_EXECUTABLE = 51, LOADED_EXECUTE = 55, BUFFER_DESTROY = 58, BUFFER_BYTES = 64, BUFFER_DEVICE = 65, BUFFER_DELETE = 67, BUFFER_IS_DELETED = 68,
+	BUFFER_TO_HOST = 70, BUFFER_ON_CPU = 71, BUFFER_ADDRESS = 73, NEEDED, EXECUTABLE_MEMORY = 96, KNOWN
 };
 
 /* Every function takes a struct that begins with its own size and returns an error, or nothing. */
@@ -32,7 +35,15 @@ struct api {
 };
 
 struct error_arguments { size_t struct_size; void *extensions, *error; };
-struct execute_arguments { size_t struct_size; void *extensions, *executable; };
+struct execute_arguments {
+	size_t struct_size;
+	void *extensions, *executable, *options, ***arguments;
+	size_t devices, count;
+	void ***outputs;
+};
+struct outputs_arguments { size_t struct_size; void *extensions, *executable; size_t count; };
+struct from_host_arguments { size_t struct_size; void *extensions, *before[12], *buffer; };
+struct buffer_arguments { size_t struct_size; void *extensions, *buffer; union { size_t bytes; void *device; bool is; uintptr_t address; } out; };
 struct executable_arguments { size_t struct_size; void *extensions, *loaded, *executable; };
 struct destroy_arguments { size_t struct_size; void *extensions, *executable; };
 struct name_arguments { size_t struct_size; void *extensions, *executable; const char *name; size_t length; };
@@ -44,15 +55,17 @@ struct computation {
 	const void *loaded; /* NULL: it is gone, and what XLA compiles next may have its place */
 	uint64_t executions;
 	int64_t code_bytes, argument_bytes, output_bytes, alias_bytes, temporary_bytes;
+	uint64_t outputs;
 	char name[GV_MAX_NAME];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct api *table;
-static function *execute, *to_host, *destroy;
+static function *execute, *to_host, *destroy, *compile, *from_host, *buffer_destroy, *buffer_delete;
+static void *card; /* the first that has an array: its arrays are recorded */
 static struct computation computations[MAX_COMPUTATIONS];
 static unsigned computation_count;
-static uint64_t small_reads, large_reads, executions;
+static uint64_t small_reads, large_reads, executions, compile_nanos;
 
 static bool has(unsigned at)
 {
@@ -73,10 +86,11 @@ static void describe(struct computation *c)
 	struct executable_arguments get = {sizeof get, NULL, (void *)(uintptr_t)c->loaded, NULL};
 	struct memory_arguments memory = {.struct_size = sizeof memory};
 	struct name_arguments name = {.struct_size = sizeof name};
+	struct outputs_arguments outputs = {.struct_size = sizeof outputs};
 
 	if (!succeeds(LOADED_GET_EXECUTABLE, &get))
 		return;
-	memory.executable = name.executable = get.executable;
+	memory.executable = name.executable = outputs.executable = get.executable;
 	if (has(EXECUTABLE_MEMORY) && succeeds(EXECUTABLE_MEMORY, &memory)) {
 		c->code_bytes = memory.code;
 		c->argument_bytes = memory.argument;
@@ -88,6 +102,8 @@ static void describe(struct computation *c)
 		size_t length = name.length < sizeof c->name ? name.length : sizeof c->name - 1;
 		memcpy(c->name, name.name, length);
 	}
+	if (succeeds(EXECUTABLE_OUTPUTS, &outputs))
+		c->outputs = outputs.count;
 	succeeds(EXECUTABLE_DESTROY, &(struct destroy_arguments){sizeof(struct destroy_arguments), NULL, get.executable});
 }
 
@@ -100,10 +116,101 @@ static struct computation *of_executable(const void *loaded)
 	return NULL;
 }
 
+/* ---- arrays */
+
+static bool asked(unsigned at, const void *buffer, struct buffer_arguments *answer)
+{
+	*answer = (struct buffer_arguments){.struct_size = sizeof *answer, .buffer = (void *)(uintptr_t)buffer};
+	return succeeds(at, answer);
+}
+
+struct array { uint64_t address; int64_t bytes; };
+
+/* Whether an array has memory of the card whose arrays are recorded, and where. */
+static bool on_card(const void *buffer, struct array *a)
+{
+	struct buffer_arguments answer;
+	void *nobody = NULL;
+
+	if (!buffer || !asked(BUFFER_ON_CPU, buffer, &answer) || answer.out.is || !asked(BUFFER_DEVICE, buffer, &answer))
+		return false;
+	if (!__atomic_compare_exchange_n(&card, &nobody, answer.out.device, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED) && nobody != answer.out.device)
+		return false;
+	if (!asked(BUFFER_ADDRESS, buffer, &answer) || !answer.out.address)
+		return false;
+	a->address = answer.out.address;
+	if (!asked(BUFFER_BYTES, buffer, &answer))
+		return false;
+	a->bytes = (int64_t)answer.out.bytes;
+	return a->bytes > 0;
+}
+
+static void *from_host_here(void *arguments)
+{
+	void *error = from_host(arguments);
+	const void *buffer = ((struct from_host_arguments *)arguments)->buffer;
+	struct array a;
+
+	if (!error && on_card(buffer, &a))
+		gv_array_moved(buffer, a.address, a.bytes);
+	return error;
+}
+
+static void *buffer_destroy_here(void *arguments)
+{
+	gv_array_gone(((struct destroy_arguments *)arguments)->executable); /* every such struct has what it is about in this place */
+	return buffer_destroy(arguments);
+}
+
+static void *buffer_delete_here(void *arguments)
+{
+	gv_array_gone(((struct destroy_arguments *)arguments)->executable);
+	return buffer_delete(arguments);
+}
+
+static void note_arguments(const struct execute_arguments *e, unsigned number)
+{
+	struct array a;
+
+	for (size_t d = 0; d < e->devices; d++) {
+		for (size_t i = 0; i < e->count; i++) {
+			if (on_card(e->arguments[d][i], &a))
+				gv_array_used(e->arguments[d][i], a.address, a.bytes, number, (unsigned)i);
+		}
+	}
+}
+
+static void note_results(const struct execute_arguments *e, unsigned number, uint64_t outputs)
+{
+	struct array a;
+	struct buffer_arguments answer;
+
+	for (size_t d = 0; e->outputs && d < e->devices; d++) {
+		for (size_t i = 0; i < outputs; i++) {
+			if (on_card(e->outputs[d][i], &a))
+				gv_array_made(e->outputs[d][i], a.address, a.bytes, number, (unsigned)i);
+		}
+	}
+	for (size_t d = 0; d < e->devices; d++) {
+		for (size_t i = 0; i < e->count; i++) {
+			const void *given = e->arguments[d][i];
+			if (given && gv_array_known(given) && asked(BUFFER_IS_DELETED, given, &answer) && answer.out.is)
+				gv_array_gone(given); /* donated */
+		}
+	}
+}
+
+/* ---- computations */
+
+/* So many executions of a computation tell which of its arguments come from where. */
+enum { ARGUMENTS_SEEN = 3 };
+
 static void *execute_here(void *arguments)
 {
-	const void *loaded = ((struct execute_arguments *)arguments)->executable;
+	const struct execute_arguments *e = arguments;
+	const void *loaded = e->executable;
 	struct computation *c, seen = {.loaded = loaded};
+	unsigned number;
 	void *error;
 
 	pthread_mutex_lock(&lock);
@@ -117,14 +224,40 @@ static void *execute_here(void *arguments)
 		c = &computations[computation_count++];
 		*c = seen;
 	}
+	if (c)
+		seen = *c;
+	number = c ? (unsigned)(c - computations) : MAX_COMPUTATIONS;
 	pthread_mutex_unlock(&lock);
+	if (seen.executions < ARGUMENTS_SEEN)
+		note_arguments(e, number);
+	gv_execution(GV_EXECUTION_BEGINS, number, seen.temporary_bytes);
 	error = execute(arguments);
+	if (!error)
+		note_results(e, number, seen.outputs);
+	gv_execution(GV_EXECUTION_ENDS, number, seen.temporary_bytes);
 	pthread_mutex_lock(&lock);
 	c = error ? NULL : of_executable(loaded); /* one that found no memory was none */
 	if (c)
 		c->executions++;
 	executions += !error;
 	pthread_mutex_unlock(&lock);
+	return error;
+}
+
+static uint64_t now_nanos(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void *compile_here(void *arguments)
+{
+	uint64_t began = now_nanos();
+	void *error = compile(arguments);
+
+	__atomic_add_fetch(&compile_nanos, now_nanos() - began, __ATOMIC_RELAXED);
 	return error;
 }
 
@@ -178,7 +311,15 @@ void gv_pjrt_watch(void)
 		execute = api->functions[LOADED_EXECUTE];
 		destroy = api->functions[LOADED_DESTROY];
 		to_host = api->functions[BUFFER_TO_HOST];
+		compile = api->functions[CLIENT_COMPILE];
+		from_host = api->functions[BUFFER_FROM_HOST];
+		buffer_destroy = api->functions[BUFFER_DESTROY];
+		buffer_delete = api->functions[BUFFER_DELETE];
 		table = api;
+		api->functions[CLIENT_COMPILE] = compile_here;
+		api->functions[BUFFER_FROM_HOST] = from_host_here;
+		api->functions[BUFFER_DESTROY] = buffer_destroy_here;
+		api->functions[BUFFER_DELETE] = buffer_delete_here;
 		api->functions[LOADED_EXECUTE] = execute_here;
 		api->functions[LOADED_DESTROY] = destroy_here;
 		api->functions[BUFFER_TO_HOST] = to_host_here;
@@ -200,13 +341,17 @@ GV_EXPORT unsigned gresize_pjrt_computations(struct computation *to, unsigned ro
 	return count;
 }
 
-/* gresize_pjrt_counts: executions of all, reads of single values and of arrays, and the minor version of the interface: minus one where it is none that is known. */
-GV_EXPORT void gresize_pjrt_counts(int64_t to[4])
+/*
+ * gresize_pjrt_counts: executions of all, reads of single values and of arrays, the minor version of the interface (minus one where it is none that is
+ * known), and the nanoseconds for which XLA compiled.
+ */
+GV_EXPORT void gresize_pjrt_counts(int64_t to[5])
 {
 	pthread_mutex_lock(&lock);
 	to[0] = (int64_t)executions;
 	to[1] = (int64_t)__atomic_load_n(&small_reads, __ATOMIC_RELAXED);
 	to[2] = (int64_t)__atomic_load_n(&large_reads, __ATOMIC_RELAXED);
 	to[3] = table ? table->version.minor : -1;
+	to[4] = (int64_t)__atomic_load_n(&compile_nanos, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lock);
 }

@@ -5,6 +5,7 @@ A process that never imports jax pays two entries in sys.meta_path and nothing e
 from __future__ import annotations
 
 import os
+import time
 
 __all__ = ["install"]
 
@@ -15,8 +16,9 @@ def _import_jax(load):
     from . import watch
 
     guard.quietly(watch.prepare)
+    begin = time.monotonic()
     load()
-    guard.quietly(watch.start)
+    guard.quietly(watch.start, time.monotonic() - begin)
 
 
 def _saw_tensorflow(_):

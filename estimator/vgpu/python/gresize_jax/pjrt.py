@@ -24,6 +24,7 @@ class Computation(ctypes.Structure):
         ("output_bytes", ctypes.c_int64),
         ("alias_bytes", ctypes.c_int64),
         ("temporary_bytes", ctypes.c_int64),
+        ("outputs", ctypes.c_uint64),
         ("name", ctypes.c_char * NAME_BYTES),
     ]
 
@@ -32,7 +33,7 @@ class Computation(ctypes.Structure):
         return self.argument_bytes + self.output_bytes - self.alias_bytes + self.temporary_bytes
 
     def said(self) -> dict[str, Any]:
-        said = {field: getattr(self, field) for field, *_ in self._fields_ if field != "loaded"}
+        said = {field: getattr(self, field) for field, *_ in self._fields_ if field not in ("loaded", "outputs")}
         said["name"] = self.name.decode("ascii", "replace")
         return said
 
@@ -46,18 +47,23 @@ def computations() -> list[Computation]:
     return list(room[: min(layer.gresize_pjrt_computations(room, MOST), MOST)])
 
 
+def step(found: list[Computation]) -> int:
+    """Which computation most bytes go through: a training step does so again and again, and what initialises a large model once. -1 where there is none."""
+    return max(range(len(found)), key=lambda i: (found[i].bytes() * found[i].executions, found[i].executions), default=-1)  # an old release does not say the bytes
+
+
 def steps(found: list[Computation]) -> int:
-    """How often the computation was executed that most bytes go through: a training step does so again and again, and what initialises a large model once."""
-    most = max(found, key=lambda c: (c.bytes() * c.executions, c.executions), default=None)  # an old release does not say the bytes
-    return int(most.executions) if most is not None else 0
+    """How often the step was executed."""
+    return int(found[step(found)].executions) if found else 0
 
 
 class Counts:
-    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen."""
+    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen; how long XLA compiled."""
 
     def __init__(self) -> None:
         layer = native.library()
-        numbers = (ctypes.c_int64 * 4)(0, 0, 0, -1)
+        numbers = (ctypes.c_int64 * 5)(0, 0, 0, -1, 0)
         if layer is not None:
             layer.gresize_pjrt_counts(numbers)
-        self.executions, self.values, self.arrays, self.minor = numbers
+        self.executions, self.values, self.arrays, self.minor, nanos = numbers
+        self.compile_seconds = nanos / 1e9

@@ -11,7 +11,7 @@ import time
 
 from gresize_vgpu.process import exceptions, guard, native, report_file, settings
 
-from . import pjrt
+from . import arrays, pjrt, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -104,6 +104,7 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
         if goes_on:
             reason = "stopped"  # the first answer stands
         name, version = plugin()
+        rank, count = processes.place()
         started = backends()
         computations, counts = pjrt.computations(), pjrt.Counts()
         content = {
@@ -122,12 +123,17 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
             "devices": devices(),
             "allocator": os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR", "default"),
             "preallocates": preallocates(),
-            "processes": watch.process_count(),
+            "process": rank,
+            "processes": count,
+            "node": processes.node(),
+            "cards": settings.cards(),
             "interface": counts.minor,
             "steps": pjrt.steps(computations),
             "flat": watch.first_answer is not None,
             "executions": counts.executions,
             "computations": [c.said() for c in sorted(computations, key=lambda c: -c.bytes())[:MOST_COMPUTATIONS]],
+            "compile_seconds": round(counts.compile_seconds, 3),
+            "import_seconds": round(watch.import_seconds, 3),
             "values_read": counts.values,
             "arrays_read": counts.arrays,
             "values": watch.reads.said(),
@@ -139,6 +145,8 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
             "environment_kept": settings.environment_kept(),
         }
         report_file.write("jax-%d.json" % os.getpid(), [json.dumps(content)])
+        if os.environ.get("GRESIZE_PROBE_EVENTS") and reason != "running" and content["devices"]:
+            guard.quietly(arrays.write, content["devices"][0]["index"], computations)
     except Exception:
         guard.complain()
 

@@ -6,9 +6,10 @@ import sys
 import threading
 import time
 
+from gresize_vgpu.dist import ranks
 from gresize_vgpu.process import guard, report_file, settings
 
-from . import pjrt, reads, report
+from . import arrays, pjrt, processes, reads, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -32,7 +33,8 @@ FLAGS = ("--xla_gpu_autotune_level=0", "--xla_gpu_enable_command_buffer=")
 class Watch:
     """The state of one process. Nothing that it does may reach the user's program as an exception."""
 
-    def __init__(self) -> None:
+    def __init__(self, import_seconds: float) -> None:
+        self.import_seconds = import_seconds
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
@@ -66,6 +68,8 @@ class Watch:
             report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
         if self.first_answer is not None and (os.environ.get("GRESIZE_PROBE_QUICK") or self.rests()):
             self.stop("stopped")
+        if ranks.others_left():
+            self.stop("stopped")
         if time.monotonic() - self.begin >= self.seconds and computations:
             self.stop("budget_spent" if self.first_answer is None else "stopped")
 
@@ -80,11 +84,6 @@ class Watch:
             REST_CLOCK_SECONDS, REST_CLOCK_TIMES * first_clock
         )
 
-    @staticmethod
-    def process_count() -> int:
-        state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
-        return getattr(state, "num_processes", None) or 1
-
     # -- the end
 
     def stop(self, reason: str) -> None:
@@ -97,6 +96,7 @@ class Watch:
                 report_file.hide_from_measurement()
                 report.write(self, reason)
                 report_file.flush_streams()
+                guard.quietly(ranks.leave)
             finally:
                 os._exit(0)
 
@@ -138,13 +138,15 @@ def _hook_visible():
         hardware.has_visible_nvidia_gpu = lambda: True
 
 
-def start() -> None:
-    """Called once jax has been imported."""
+def start(import_seconds: float) -> None:
+    """Called once jax has been imported, and how long that took."""
     import atexit
 
-    watch = Watch()
+    watch = Watch(import_seconds)
     guard.quietly(_hook_visible)
     guard.quietly(watch.reads.hook, sys.modules["jax._src.array"])
+    guard.quietly(arrays.NAMES.hook, sys.modules["jax._src.compiler"])
+    guard.quietly(processes.hook, watch.reads.silently)
     atexit.register(guard.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)
     threading.Thread(target=_budget, args=(watch,), name="gresize-jax", daemon=True).start()

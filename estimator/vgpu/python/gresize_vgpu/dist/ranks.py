@@ -341,10 +341,15 @@ def _hook_init(torch, module, watch):
 
 
 def _joined(module, watch):
-    World.rank, World.size = module.get_rank(), module.get_world_size()
+    join(module.get_rank(), module.get_world_size())
     watch.rank, watch.world_size = World.rank, World.size
-    if World.size > 1:
-        _write("live-%d" % os.getpid(), str(World.rank))
+
+
+def join(rank: int, size: int) -> None:
+    """This process is one rank of so many: from now on the others wait for its end."""
+    World.rank, World.size = rank, size
+    if size > 1:
+        _write("live-%d" % os.getpid(), str(rank))
 
 
 def _hook_groups(module):

@@ -39,3 +39,13 @@ def environment_kept() -> bool:
     stubs = os.environ.get("GRESIZE_VGPU_DIR", "")
     audit = os.environ.get("LD_AUDIT", "").split(":")
     return bool(stubs) and os.path.join(stubs, "gresize-audit.so") in audit
+
+
+def cards() -> list[int]:
+    """The numbers on the node of the devices that the program sees, where it was given some of them."""
+    cards = []
+    for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[:64]:
+        if not word.strip().isdigit():
+            break
+        cards.append(int(word))
+    return cards

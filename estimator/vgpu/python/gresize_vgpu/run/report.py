@@ -24,16 +24,6 @@ def _node(watch):
     return settings.integer("SLURM_NODEID") or 0
 
 
-def _cards():
-    """The numbers on the node of the devices that the program sees, where it was given some of them."""
-    cards = []
-    for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[:64]:
-        if not word.strip().isdigit():
-            break
-        cards.append(int(word))
-    return cards
-
-
 def devices_of(watch: Any) -> list[dict[str, Any]]:
     devices = []
     if not watch.cuda_used():
@@ -103,7 +93,7 @@ def write(watch: Any, reason: str, exception: BaseException | None = None, initi
             "local_rank": settings.integer("LOCAL_RANK"),
             "world_size": watch.world_size,
             "node": _node(watch),
-            "cards": _cards(),
+            "cards": settings.cards(),
             "steps": watch.steps,
             "backward_calls": watch.backward_calls,
             "scaler_steps": watch.scaler_steps,
