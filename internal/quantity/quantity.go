@@ -66,7 +66,7 @@ func ParseBytes(text string) (int64, error) {
 		case rest == "ib":
 			return 0, fmt.Errorf(Words+" %q: the unit is written %s: write %s%s", text, meant, m[1], meant)
 		}
-		return 0, fmt.Errorf(Words+" %q: %s is read both as 1000s and as 1024s: write %s%s, which is of 1024s, as memory is", text, m[2], m[1], meant)
+		return 0, fmt.Errorf(Words+" %q: %s is read both as 1000s and as 1024s: write %s%s, which is of 1024s, as memory is; of 1000s it is %s%s", text, m[2], m[1], meant, ofThousands(m[1], meant), meant)
 	}
 	if m[2] == "B" && strings.Contains(m[1], ".") {
 		return 0, fmt.Errorf(Words+" %q: bytes are whole", text)
@@ -76,6 +76,16 @@ func ParseBytes(text string) (int64, error) {
 		return 0, fmt.Errorf(Words+" %.80q: at most %d TiB is wanted", text, MaxBytes>>40)
 	}
 	return int64(n * size), nil
+}
+
+// ofThousands is a number of a unit of 1000s in the unit of 1024s with the same letter, rounded down: what a maker writes on a card is never more than the card has.
+func ofThousands(text, unit string) string {
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return text
+	}
+	power := math.Round(math.Log2(sizeOf(unit)) / 10)
+	return strconv.FormatFloat(math.Floor(n*math.Pow(1000.0/1024, power)*100)/100, 'f', -1, 64)
 }
 
 // FormatBytes prints a size with the unit in which it is shortest, two digits behind the point at most.

@@ -20,6 +20,7 @@ func TestParseBytes(t *testing.T) {
 		"20GB":         `size "20GB": GB is read both as 1000s and as 1024s: write 20GiB`,
 		"1.5 gb":       `write 1.5GiB`,
 		"20mb":         `write 20MiB`,
+		"80GB":         `write 80GiB, which is of 1024s, as memory is; of 1000s it is 74.5GiB`,
 		"20P":          `P is no unit`,
 		"20gib":        `"20gib": the unit is written GiB: write 20GiB`,
 		"20GIB":        `write 20GiB`,
