@@ -6,6 +6,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 )
 
@@ -70,8 +71,23 @@ func TestAJobThatSlurmNeverJudges(t *testing.T) {
 		if c.planned {
 			j.StartAt = time.Now().Add(time.Hour)
 		}
-		if _, got := l.unjudged(j); got != c.want {
+		if _, got := l.unjudged(j, release.Newest); got != c.want {
 			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+// TestAJobOfNoAccount: a job that gets no other reason than none is never judged by the releases that pass over jobs of no account.
+func TestAJobOfNoAccount(t *testing.T) {
+	for text, want := range map[string]bool{"23.02.8": false, "23.11.11": true, "24.05.8": true, "24.11.5": false, "26.05.5": false} {
+		v, err := release.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for account, want := range map[string]bool{"": want, "physics": false} {
+			if _, got := new(trackedJob).unjudged(client.Job{State: "PENDING", Reason: "None", Account: account}, v); got != want {
+				t.Errorf("%s, account %q: %v", text, account, got)
+			}
 		}
 	}
 }

@@ -210,7 +210,7 @@ type trackedJob struct {
 	considered time.Time
 	// tries counts failed calls in the present state.
 	tries int
-	// unaccounted says that Slurm was seen to take the changed job for one of an invalid account.
+	// unaccounted says that Slurm takes the changed job for one of an invalid account.
 	unaccounted bool
 	// freed says that the job was let go while nothing could be written.
 	freed bool

@@ -16,6 +16,7 @@ import (
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/client"
+	"github.com/gresize/gresize/slurm/release"
 	"github.com/gresize/gresize/slurm/request"
 	"github.com/gresize/gresize/slurm/wire"
 )
@@ -497,7 +498,7 @@ func (m *Manager) watch(ctx context.Context, l *trackedJob, view *queueView) boo
 		}
 	}
 	limit := limitOf(j.Reason, l.decision.Change)
-	unjudged, never := l.unjudged(j)
+	unjudged, never := l.unjudged(j, m.releaseOf(&l.job))
 	switch {
 	case j.Ambiguous || j.UserID != l.job.UID:
 		return m.abandon(ctx, l, decision.CodeAmbiguous, fmt.Sprintf("the record of job %d is not certain to be this job's", j.ID))
@@ -523,10 +524,11 @@ func (m *Manager) watch(ctx context.Context, l *trackedJob, view *queueView) boo
 	return false
 }
 
-// unjudged says whether Slurm has said nothing yet of a waiting job, neither why it waits nor when it may start, and whether it never will. Without slurmdbd the main scheduler of 23.11 and 24.05 takes every job for one of an invalid account, now and then, and
-// never finds out that no node can run it: the backfill scheduler alone starts jobs there, and gives those that can start a time.
-func (l *trackedJob) unjudged(j client.Job) (unjudged, never bool) {
-	l.unaccounted = l.unaccounted || j.Reason == "InvalidAccount"
+// unjudged says whether Slurm has said nothing yet of a waiting job, neither why it waits nor when it may start, and whether it never will. Without slurmdbd the main scheduler of 23.11 and 24.05 takes
+// every job for one of an invalid account, for a moment at each of its rounds, and never finds out that no node can run it: the backfill scheduler alone starts jobs there, and gives those that can start
+// a time. The looks at the queue come as regularly as the rounds, and may miss that moment each time.
+func (l *trackedJob) unjudged(j client.Job, v release.Version) (unjudged, never bool) {
+	l.unaccounted = l.unaccounted || j.Reason == "InvalidAccount" || j.Account == "" && release.UnaccountedSkipped.In(v) && !release.UnaccountedJudged.In(v)
 	unjudged = j.Unexplained() && j.StartAt.IsZero()
 	return unjudged, unjudged && l.unaccounted
 }

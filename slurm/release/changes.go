@@ -28,6 +28,9 @@ var (
 	// 23.11.11 stores TresPerTask=gres/gpu:1.
 	TaskEquals = &Change{Version{24, 5, 0}, "the count of --gpus-per-task stands behind an equals sign, gres/gpu=1", "src/common/slurm_opt.c; run on 23.11.11 and 24.05.8"}
 	Prefer     = &Change{Version{22, 5, 0}, "sbatch has --prefer, and job_desc_msg_t has prefer (a branch of the preprocessor in slurm/plugin/job_describe.c)", "slurm/slurm.h"}
+	// Between these two, nothing but silence tells that a job of no account can never start.
+	UnaccountedSkipped = &Change{Version{23, 11, 0}, "without slurmdbd jobs seem to have an invalid account: the main scheduler passes them over, and the backfill scheduler alone starts them", "src/slurmctld/job_scheduler.c; run on 23.11.11 and 24.05.8"}
+	UnaccountedJudged  = &Change{Version{24, 11, 0}, "the main scheduler looks at them again", "src/slurmctld/job_scheduler.c; run on 24.11.5"}
 	// What the mini-cluster is made of, and what its tests need.
 	RateLimit = &Change{Version{23, 2, 0}, "SlurmctldParameters=rl_enable: a client that asks too often is told to wait", "src/slurmctld/rate_limit.c"}
 	// Which commands a slurmctld answers, see Beside.
@@ -41,7 +44,7 @@ var (
 )
 
 // Changes are all of them, and below them those that gresize meets without asking for the release: what it does is right on both sides.
-var Changes = []*Change{GresColon, CgroupPlugin, Cgroup2, Shards, Prefer, TresPerTask, RateLimit, GPUMemory, ReplacesGres, GresSlash, AuthSlurm, TaskEquals, CgroupDisabled, Stepmgr, ThreeBack, BindingHidesShards}
+var Changes = []*Change{GresColon, CgroupPlugin, Cgroup2, Shards, Prefer, TresPerTask, RateLimit, GPUMemory, ReplacesGres, GresSlash, UnaccountedSkipped, AuthSlurm, TaskEquals, CgroupDisabled, Stepmgr, UnaccountedJudged, ThreeBack, BindingHidesShards}
 
 // Met are changes that gresize is built around: nothing asks for them.
 var Met = []*Change{
@@ -53,7 +56,6 @@ var Met = []*Change{
 	{Version{23, 11, 0}, "sbatch has no --export-file up to 24.05, and from 26.05 ignores it without --export: gresize uses neither", "src/sbatch/sbatch.c; run on 23.11.11 and 26.05.5"},
 	{Version{23, 11, 0}, "TresPerTask has the CPUs of --cpus-per-task, too (cpu=2)", "src/common/slurm_opt.c"},
 	{Version{23, 11, 0}, "sbatch leaves SLURM_TRES_BIND of --gpus-per-task in the environment", "src/common/env.c"},
-	{Version{23, 11, 0}, "without slurmdbd jobs seem to have an invalid account, up to 24.05: the backfill scheduler alone starts them", "src/slurmctld/job_scheduler.c; run on 23.11.11 and 24.05.8"},
 	{Version{24, 11, 0}, "TresPerJob=gres/shard:N and a shard without a prefix are taken and never start: neither is sent", "run on 24.11.5"},
 	{Version{25, 11, 0}, "scontrol show job prints SubmitLine as it was typed, and StdErr empty where none was given: squeue is read instead", "src/scontrol/info_job.c"},
 	{Version{25, 11, 0}, "jobs have the state EXPEDITING: what is not known to be an end is none", "src/common/slurm_protocol_defs.c, job_state_string"},
