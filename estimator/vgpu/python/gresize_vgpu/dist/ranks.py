@@ -182,7 +182,7 @@ class _SomeProcesses:
 class World:
     """What one process knows of the ranks around it."""
 
-    rank = None
+    rank: int | None = None
     size = 1
     some = False  # not all ranks are run
     store = None
