@@ -321,11 +321,15 @@ func BenchmarkJAXCost(b *testing.B) {
 	if _, err := os.Stat(python); err != nil {
 		b.Skipf("%v: `tools/setup jax 0.10.2` prepares it", err)
 	}
+	lib, err := filepath.Abs(filepath.Join("..", "..", "build", "lib"))
+	if err != nil {
+		b.Fatal(err)
+	}
 	for _, layers := range []string{"8", "32"} {
 		b.Run(layers+" layers", func(b *testing.B) {
 			for b.Loop() {
 				dir := b.TempDir()
-				env, err := Environment(Options{LibDir: filepath.Join("..", "..", "build", "lib"), ReportDir: dir, Devices: 1, Seconds: 240, RecordEvents: true}, os.Environ())
+				env, err := Environment(Options{LibDir: lib, ReportDir: dir, Devices: 1, Seconds: 240, RecordEvents: true}, os.Environ())
 				if err != nil {
 					b.Fatal(err)
 				}
