@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/jobs"
@@ -18,6 +19,9 @@ import (
 
 // noMachine is the exit status of in-vm where this machine has no virtual one.
 const noMachine = 69
+
+// emulatedPatience is for what an emulated machine does, ten times slower, on a host that is busy.
+const emulatedPatience = 10 * time.Minute
 
 // TestCgroups is the whole way where Slurm keeps jobs and probes in cgroups of version 2. It runs itself in a virtual machine: a machine has its cgroups in one version, and slurmd does not
 // start where one of them is in another.
@@ -64,7 +68,7 @@ func keptInCgroups(t *testing.T, name string) {
 	// The cgroup of a job is named for its id, and from 26.05 on for another name of Slurm's own.
 	const cgroup = "cat /proc/self/cgroup \"/sys/fs/cgroup$(sed 's|^0::||; s|/step_.*||' /proc/self/cgroup)/memory.max\"\n"
 	id := s.submitScript("kept.sh", "#!/bin/sh\n"+cgroup+"srun cat /proc/self/cgroup\n", append(tooLarge, "--mem=200M")...)
-	job, story := s.completed(id, patience), s.finished(id, patience)
+	job, story := s.completed(id, emulatedPatience), s.finished(id, emulatedPatience)
 	if job["NodeList"] != "gpu1" || story.Job.State != jobs.StateVerified {
 		t.Errorf("%q with %+v, ran on %s", states(story), story.Decisions, job["NodeList"])
 	}
@@ -78,9 +82,9 @@ func keptInCgroups(t *testing.T, name string) {
 		}
 	}
 	id = s.submitScript("more.sh", "#!/bin/sh\nhead -c 400M /dev/zero | tail -c 300M | wc -c\n", append(tooLarge, "--mem=100M")...)
-	job, err = s.Cluster.WaitJob(t.Context(), id, "OUT_OF_MEMORY", patience)
+	job, err = s.Cluster.WaitJob(t.Context(), id, "OUT_OF_MEMORY", emulatedPatience)
 	must(t, err)
-	if story := s.finished(id, patience); job["NodeList"] != "gpu1" || story.Job.State != jobs.StateVerified {
+	if story := s.finished(id, emulatedPatience); job["NodeList"] != "gpu1" || story.Job.State != jobs.StateVerified {
 		t.Errorf("%q with %+v, ran on %s", states(story), story.Decisions, job["NodeList"])
 	}
 }
