@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/daemon/listen"
 )
 
 const (
@@ -111,9 +111,8 @@ func Credentialed(logger *slog.Logger, opener Opener, welcome func(uid uint32) b
 		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(readingLimit)); err != nil {
 			logger.Debug("no deadline for a credential", "error", err)
 		}
-		credential, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCredentialBytes))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+		credential, ok := listen.Body(w, r, maxCredentialBytes)
+		if !ok {
 			return
 		}
 		select {

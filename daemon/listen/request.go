@@ -2,8 +2,12 @@ package listen
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
 )
 
 type connectionKey struct{}
@@ -19,4 +23,21 @@ func Trust(r *http.Request) (over func()) {
 		return guest.Trust()
 	}
 	return func() {}
+}
+
+// Body reads the body of a request whole, of so many bytes at most, or answers why it could not: too large (413), too slow (408), broken off (400).
+func Body(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	var large *http.MaxBytesError
+	switch {
+	case err == nil:
+		return body, true
+	case errors.As(err, &large):
+		http.Error(w, fmt.Sprintf("the body is larger than %d bytes", most), http.StatusRequestEntityTooLarge)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		http.Error(w, "the body came too slowly", http.StatusRequestTimeout)
+	default:
+		http.Error(w, "the body broke off", http.StatusBadRequest)
+	}
+	return nil, false
 }

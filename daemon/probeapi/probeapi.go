@@ -17,7 +17,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -134,9 +133,8 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 	}
 	defer done()
 	patience(w, r)
-	bundle, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBundleBytes))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+	bundle, ok := listen.Body(w, r, MaxBundleBytes)
+	if !ok {
 		return
 	}
 	if err := s.source.ProbeBundle(r.PathValue("name"), key(r), bundle); err != nil {
@@ -148,10 +146,11 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 
 // document reads the body into v, or refuses the request in the name of what it was to be.
 func document(w http.ResponseWriter, r *http.Request, name string, v any) bool {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxDocumentBytes))
-	if err == nil {
-		err = strictjson.Unmarshal(data, maxDocumentBytes, v)
+	data, ok := listen.Body(w, r, maxDocumentBytes)
+	if !ok {
+		return false
 	}
+	err := strictjson.Unmarshal(data, maxDocumentBytes, v)
 	if err != nil {
 		http.Error(w, name+": "+err.Error(), http.StatusBadRequest)
 	}
@@ -172,9 +171,8 @@ func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) inputs(w http.ResponseWriter, r *http.Request) {
 	patience(w, r)
-	packed, err := io.ReadAll(http.MaxBytesReader(w, r.Body, inputs.MaxPackedBytes))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusRequestEntityTooLarge)
+	packed, ok := listen.Body(w, r, inputs.MaxPackedBytes)
+	if !ok {
 		return
 	}
 	list, err := inputs.Unpack(packed)

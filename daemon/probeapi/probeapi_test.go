@@ -167,10 +167,13 @@ func TestSizes(t *testing.T) {
 	if w := call(s, "POST", "/v1/probes/p/failure", "wrong", body); w.Code != 403 || body.read != 0 {
 		t.Errorf("an endless failure with a wrong key: %d after %d bytes", w.Code, body.read)
 	}
-	for _, text := range []string{"", "[]", `{"code": 1}`, `{"code":"a","more":1}`, `{"code":"` + strings.Repeat("x", 1<<20)} {
+	for _, text := range []string{"", "[]", `{"code": 1}`, `{"code":"a","more":1}`} {
 		if w := call(s, "POST", "/v1/probes/p/failure", "k", strings.NewReader(text)); w.Code != 400 {
 			t.Errorf("failure %.20q: %d", text, w.Code)
 		}
+	}
+	if w := call(s, "POST", "/v1/probes/p/failure", "k", strings.NewReader(`{"code":"`+strings.Repeat("x", 1<<20))); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a failure of a MiB: %d", w.Code)
 	}
 }
 
