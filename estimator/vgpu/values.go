@@ -232,7 +232,7 @@ func (r *rankReport) sidesNear() bool {
 		if side.Outcome == string(trace.Crashed) {
 			continue
 		}
-		if (r.Coverage.Values.Uses[useUnbounded] > 0 || r.Coverage.Values.Uses[useFetched] > 0 && r.Coverage.Values.countsOnHost()) && side.PeakAllocatedBytes != r.PeakAllocatedBytes {
+		if (r.Coverage.Values.Uses[useUnbounded] > 0 || r.Coverage.Values.Uses[useFetched] > 0 && r.Coverage.Values.countsOnHost()) && !r.same(side.PeakAllocatedBytes, r.PeakAllocatedBytes) {
 			return false
 		}
 		if !side.ended() || !near(side.PeakAllocatedBytes, r.PeakAllocatedBytes) || !near(side.PeakReservedBytes, r.PeakReservedBytes) || !near(side.PeakDeviceBytes, r.PeakDeviceBytes) {

@@ -26,18 +26,22 @@ func TestOtherSideThatRanOutOfTimeNamesTheBudget(t *testing.T) {
 // same to the byte.
 func TestSidesOfJAX(t *testing.T) {
 	const needs = 6 << 30
+	fell := &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Crashed), PeakAllocatedBytes: needs, PeakReservedBytes: needs}
 	for _, c := range []struct {
 		name  string
 		other *OtherSide
+		third *OtherSide
 		want  estimator.Confidence
 	}{
-		{"one side", nil, estimator.Low},
-		{"no time for the other", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Timeout)}, estimator.Low},
-		{"the other fell", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Crashed), PeakAllocatedBytes: needs, PeakReservedBytes: needs}, estimator.Low},
-		{"the same", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 512, PeakReservedBytes: needs + 512}, estimator.High},
-		{"more", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 2*poolSameBytes, PeakReservedBytes: needs + 2*poolSameBytes}, estimator.Low},
+		{"one side", nil, nil, estimator.Low},
+		{"no time for the other", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Timeout)}, nil, estimator.Low},
+		{"the other fell", fell, nil, estimator.Low},
+		{"the same", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 512, PeakReservedBytes: needs + 512}, nil, estimator.High},
+		{"more", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 2*poolSameBytes, PeakReservedBytes: needs + 2*poolSameBytes}, nil, estimator.Low},
+		{"the other fell, and a third is the same", fell, &OtherSide{Policy: PolicyHalf, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 512, PeakReservedBytes: needs + 512}, estimator.High},
+		{"the other fell, and a third is more", fell, &OtherSide{Policy: PolicyHalf, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 2*poolSameBytes, PeakReservedBytes: needs + 2*poolSameBytes}, estimator.Low},
 	} {
-		r := rankReport{Pool: &Pool{NeededBytes: needs}, PeakAllocatedBytes: needs, PeakReservedBytes: needs, Other: c.other}
+		r := rankReport{Pool: &Pool{NeededBytes: needs}, PeakAllocatedBytes: needs, PeakReservedBytes: needs, Other: c.other, Third: c.third}
 		r.Coverage.Values.Uses = map[string]int64{useFetched: 4}
 		a := answer{estimator.Estimate{Confidence: estimator.Exact}}
 		if a.judgeValues(&r); a.Confidence != c.want {
