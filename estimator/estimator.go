@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 )
 
 // SchemaEstimate names the JSON form of Estimate. It changes when a key changes its meaning.
@@ -45,6 +46,11 @@ func (c Confidence) AtMost(limit Confidence) Confidence {
 type Reason struct {
 	Code   string `json:"code"`
 	Detail string `json:"detail,omitempty"`
+}
+
+// HasReason says whether the estimate has a reason of this code.
+func (e *Estimate) HasReason(code string) bool {
+	return slices.ContainsFunc(e.Reasons, func(r Reason) bool { return r.Code == code })
 }
 
 // Rank is what one GPU of the job needs. All sizes are bytes.

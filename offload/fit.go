@@ -153,9 +153,7 @@ func (f *Fitted) try(ctx context.Context, q Request, plan *Plan) (fits bool, err
 	}
 	carried := carriedOut(result.Bundle)
 	// What fits once PyTorch has given back its cache runs, too; the estimate's reason says so.
-	met := func(code string) bool {
-		return slices.ContainsFunc(result.Estimate.Reasons, func(r estimator.Reason) bool { return r.Code == code })
-	}
+	met := result.Estimate.HasReason
 	switch fits := ran(result) && (result.Estimate.Fits || met(estimator.CodeNearCapacity) && !met(estimator.CodeOutOfMemory)); {
 	case fits && (carried.Followed > 0 || plan.Moves() == 0) && carried.RegionBytes == plan.RegionBytes():
 		f.Plan, f.After, f.Carried = plan, result.Estimate, carried

@@ -84,7 +84,7 @@ func TestFit(t *testing.T) {
 	}
 	options := probe.Options{Command: []string{torchtest.Python(t, "2.6.0"), "deep.py"}, Dir: "testdata", GPU: card, Budget: 5 * time.Minute, LibDir: libDir(t), NoSandbox: true}
 	has := func(f *Fitted, code string) bool {
-		return slices.ContainsFunc(f.After.Reasons, func(r estimator.Reason) bool { return r.Code == code })
+		return f.After.HasReason(code)
 	}
 	expandable := false
 	fit := func(target int64) (*Fitted, error) {

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +27,7 @@ type printed struct {
 }
 
 func (a printed) has(reason string) bool {
-	return slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == reason })
+	return a.HasReason(reason)
 }
 
 // estimated runs `gresize estimate --json ARGS` in dir.

@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"slices"
-
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/internal/quantity"
@@ -17,7 +15,7 @@ func (r Rules) afterDeath(in Input) (d Decision, dies bool) {
 	asked, specific, known := r.askedBytes(in.Asked, count)
 	tried := r.FitsOf(e.GPU)
 	if e.Confidence != estimator.Unknown || e.Fits || !known || !specific || tried < asked-asked/16 || tried == 0 ||
-		!slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeOutOfMemory }) {
+		!e.HasReason(estimator.CodeOutOfMemory) {
 		return Decision{}, false
 	}
 	if !r.Upsizing {

@@ -26,10 +26,8 @@ func (h Host) lower(in Input, gpus int) (mib uint64, reason string) {
 	if !h.Lower || asked == 0 || peak <= 0 || peak > maxBytes || in.Asked.MemPerTres != "" || len(in.Estimate.Ranks) != gpus {
 		return 0, ""
 	}
-	for _, why := range in.Estimate.Reasons {
-		if why.Code == estimator.CodeRanksNotRun {
-			return 0, ""
-		}
+	if in.Estimate.HasReason(estimator.CodeRanksNotRun) {
+		return 0, ""
 	}
 	margin := max(peak/100*int64(h.MarginPercent), h.MarginMinBytes*int64(gpus), estimator.DriverHostHighBytes*int64(gpus))
 	need := uint64(max(peak+margin, h.FloorBytes)+1<<20-1) >> 20

@@ -167,12 +167,11 @@ func (r *Answer) readOwners(b *trace.Bundle) {
 // statusOf is careful: what might not fit is not called fitting, and what may be gresize's own fault is not called the command's.
 func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 	largest, ok := e.Largest()
-	full := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeOutOfMemory })
 	ours := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return estimator.Ours(r.Code) })
 	switch {
 	case m.Outcome == trace.Crashed && !ours:
 		return Failed
-	case !e.Fits && ok && full && !ours:
+	case !e.Fits && ok && e.HasReason(estimator.CodeOutOfMemory) && !ours:
 		return DoesNotFit // how much is needed is not known, but that it is more is
 	case e.Confidence == estimator.Unknown || e.Confidence == estimator.Low || !e.Fits:
 		return Unknown
@@ -184,7 +183,7 @@ func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 
 // WasFullOnce says that the run met the end of the card and went on without the allocator's cache.
 func (r *Answer) WasFullOnce() bool {
-	return !r.Fits && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == estimator.CodeNearCapacity })
+	return !r.Fits && r.HasReason(estimator.CodeNearCapacity)
 }
 
 // TooClose says that the answer is unknown for one cause alone: the interval reaches over the end of the card.

@@ -131,7 +131,7 @@ func Word(r *answer.Answer) string {
 
 // isClose says that nothing but the end of the card keeps a run from an answer.
 func isClose(r *answer.Answer) bool {
-	return r.TooClose() || r.Status == answer.Unknown && slices.ContainsFunc(r.Reasons, func(x estimator.Reason) bool { return x.Code == estimator.CodeNearCapacity })
+	return r.TooClose() || r.Status == answer.Unknown && r.HasReason(estimator.CodeNearCapacity)
 }
 
 // Run finds the answer. Its error is that of a run that could not be made.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -111,7 +110,7 @@ func TestOutcomes(t *testing.T) {
 			if m.Outcome != c.outcome {
 				t.Errorf("outcome %s, want %s: %+v", m.Outcome, c.outcome, m)
 			}
-			has := slices.ContainsFunc(r.Estimate.Reasons, func(x estimator.Reason) bool { return x.Code == c.reason })
+			has := r.Estimate.HasReason(c.reason)
 			if c.reason != "" && !has || c.reason == "" && len(r.Estimate.Reasons) != 0 {
 				t.Errorf("reasons %+v, want %q", r.Estimate.Reasons, c.reason)
 			}
@@ -130,12 +129,12 @@ func TestTheCPUAloneIsSaid(t *testing.T) {
 		"no step": fmt.Sprintf(without, false, 0, false, false, false),
 	} {
 		e := mustRun(t, options(t, script)).Estimate
-		if e.Confidence != estimator.Unknown || !slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "no_gpu_used" }) {
+		if e.Confidence != estimator.Unknown || !e.HasReason("no_gpu_used") {
 			t.Errorf("%s: %s, %+v", name, e.Confidence, e.Reasons)
 		}
 	}
 	e := mustRun(t, options(t, "echo 'ImportError: no' >&2; exit 1")).Estimate
-	if slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "no_gpu_used" }) {
+	if e.HasReason("no_gpu_used") {
 		t.Errorf("a command that failed: %+v", e.Reasons)
 	}
 }

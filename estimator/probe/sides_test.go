@@ -2,7 +2,6 @@ package probe
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -59,7 +58,7 @@ $stopped || exit 1`
 			o := options(t, fmt.Sprintf(script, c.high, c.half, c.low, report))
 			o.Engine = judged{}
 			r := mustRun(t, o)
-			has := slices.ContainsFunc(r.Estimate.Reasons, func(r estimator.Reason) bool { return r.Code == "values_bounded" })
+			has := r.Estimate.HasReason("values_bounded")
 			if r.Estimate.Confidence != c.want || has != c.say {
 				t.Errorf("%s %v, want %s and values_bounded %v", r.Estimate.Confidence, r.Estimate.Reasons, c.want, c.say)
 			}

@@ -137,8 +137,7 @@ func (a *answer) judgeOutcome(b *trace.Bundle) {
 	default:
 		a.Confidence = estimator.Unknown
 	}
-	noStep := slices.ContainsFunc(a.Reasons, func(r estimator.Reason) bool { return r.Code == estimator.CodeNoStepSeen })
-	if b.Manifest.Steps == 0 && !noStep && b.Manifest.Outcome != trace.OutOfMemory {
+	if b.Manifest.Steps == 0 && !a.HasReason(estimator.CodeNoStepSeen) && b.Manifest.Outcome != trace.OutOfMemory {
 		a.lower(estimator.Unknown, estimator.CodeNoStepSeen, "no training step was seen")
 	} else if b.Manifest.Steps == 1 && b.Manifest.Outcome == trace.Timeout {
 		a.lower(estimator.Unknown, estimator.CodeBudgetSpent, "one step only: the state of the optimizer may not be in it")

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +113,7 @@ func TestJAXReports(t *testing.T) {
 				t.Errorf("confidence %s, want %s: %v", e.Confidence, c.confidence, e.Reasons)
 			}
 			for _, code := range c.reasons {
-				if !slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == code }) {
+				if !e.HasReason(code) {
 					t.Errorf("no %s among %v", code, e.Reasons)
 				}
 			}

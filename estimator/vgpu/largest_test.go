@@ -23,7 +23,7 @@ func TestLargestBatch(t *testing.T) {
 	} {
 		o := outcomes[name]
 		e := o.estimate(t, trace.Stopped)
-		if peak := e.Ranks[0].PeakAllocatedBytes; o.failed || e.Confidence != want.confidence || peak < want.atLeast || peak > 4*longest || !hasReason(e, "batches_vary") {
+		if peak := e.Ranks[0].PeakAllocatedBytes; o.failed || e.Confidence != want.confidence || peak < want.atLeast || peak > 4*longest || !e.HasReason("batches_vary") {
 			t.Errorf("%s: failed %v, confidence %s, %d MiB allocated, %q\n%s", name, o.failed, e.Confidence, peak>>20, reasonsText(e), o.output)
 		}
 	}

@@ -169,9 +169,9 @@ func TestOtherProcessesAreWaitedFor(t *testing.T) {
 	}
 	o := runPython(t, "2.6.0", 1, []string{"testdata/ahead.py", "four_processes"})
 	e := o.estimate(t, trace.Stopped)
-	all := len(e.Ranks) == 4 && hasReason(e, "several_gpus")
+	all := len(e.Ranks) == 4 && e.HasReason("several_gpus")
 	// On a busy machine PyTorch takes longer to be imported than anything is waited for; that is said.
-	if o.failed || e.Confidence != estimator.Low || !all && !hasReason(e, "phase_not_reached") {
+	if o.failed || e.Confidence != estimator.Low || !all && !e.HasReason("phase_not_reached") {
 		t.Errorf("failed %v, %d processes used the card, confidence %s, %q\n%s", o.failed, len(e.Ranks), e.Confidence, e.Reasons, o.output)
 	}
 }
@@ -182,7 +182,7 @@ func TestSettingsOfAPool(t *testing.T) {
 		return // two starts of PyTorch
 	}
 	o := runPython(t, "2.6.0", 1, []string{"testdata/sweeps.py", "an_executor"}) // which fails, since its process has gone
-	if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !hasReason(e, "phase_not_reached") {
+	if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !e.HasReason("phase_not_reached") {
 		t.Errorf("confidence %s, %q\n%s", e.Confidence, e.Reasons, o.output)
 	}
 }

@@ -66,7 +66,7 @@ func TestAfterAnEpoch(t *testing.T) {
 				t.Fatalf("failed %v, stopped %v\n%s", o.failed, o.reports.Stopped, o.output)
 			}
 			e := o.estimate(t, trace.Stopped)
-			if e.Confidence != estimator.High || hasReason(e, "phase_not_reached") || !hasReason(e, "run_cut_short") || e.Ranks[0].PeakAllocatedBytes < c.atLeast {
+			if e.Confidence != estimator.High || e.HasReason("phase_not_reached") || !e.HasReason("run_cut_short") || e.Ranks[0].PeakAllocatedBytes < c.atLeast {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -104,7 +104,7 @@ func TestOwnAllocator(t *testing.T) {
 			o := runPython(t, release, 1, []string{"testdata/programs.py", "own_allocator", library})
 			e := o.estimate(t, trace.Stopped)
 			// Weights and their gradients are 64 MiB each, and cuBLAS has a workspace.
-			if o.failed || e.Confidence != estimator.Low || !hasReason(e, "memory_uncounted") || hasReason(e, "peak_still_rising") || e.Ranks[0].PeakReservedBytes != 0 || e.Ranks[0].OutsideBytes < 2*64<<20 {
+			if o.failed || e.Confidence != estimator.Low || !e.HasReason("memory_uncounted") || e.HasReason("peak_still_rising") || e.Ranks[0].PeakReservedBytes != 0 || e.Ranks[0].OutsideBytes < 2*64<<20 {
 				t.Errorf("failed %v: %+v\n%s", o.failed, e, o.output)
 			}
 		})

@@ -202,7 +202,7 @@ func TestEndsOfRuns(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "decides")
 			e := o.estimate(t, trace.Stopped)
-			if e.Confidence != estimator.Low || !hasReason(e, "values_compared") {
+			if e.Confidence != estimator.Low || !e.HasReason("values_compared") {
 				t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
 			}
 		})
@@ -210,21 +210,21 @@ func TestEndsOfRuns(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "killed_early")
 			e := o.estimate(t, trace.Completed)
-			if e.Confidence != estimator.Unknown || !hasReason(e, "run_cut_short") || len(e.Ranks) != 1 || e.Ranks[0].ComfortableBytes < 4<<30 {
+			if e.Confidence != estimator.Unknown || !e.HasReason("run_cut_short") || len(e.Ranks) != 1 || e.Ranks[0].ComfortableBytes < 4<<30 {
 				t.Errorf("%+v\n%s", e, o.output)
 			}
 		})
 		t.Run("masked-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "masked")
-			if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !hasReason(e, "values_bounded") {
+			if e := o.estimate(t, trace.Stopped); e.Confidence != estimator.Low || !e.HasReason("values_bounded") {
 				t.Errorf("confidence %s: %v\n%s", e.Confidence, e.Reasons, o.output)
 			}
 		})
 		t.Run("swallowed-"+release, func(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "swallowed")
-			if e := o.estimate(t, trace.Completed); e.Confidence != estimator.Low || !hasReason(e, "phase_not_reached") || !hasReason(e, "memory_fraction") {
+			if e := o.estimate(t, trace.Completed); e.Confidence != estimator.Low || !e.HasReason("phase_not_reached") || !e.HasReason("memory_fraction") {
 				t.Errorf("confidence %s: %v\n%s", e.Confidence, e.Reasons, o.output)
 			}
 		})
@@ -232,7 +232,7 @@ func TestEndsOfRuns(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "mlp", "PYTORCH_NO_CUDA_MEMORY_CACHING=1")
 			e := o.estimate(t, trace.Stopped)
-			if o.failed || e.Confidence != estimator.Low || !hasReason(e, "memory_uncounted") || hasReason(e, "peak_still_rising") || e.Ranks[0].OutsideBytes < 128*mib {
+			if o.failed || e.Confidence != estimator.Low || !e.HasReason("memory_uncounted") || e.HasReason("peak_still_rising") || e.Ranks[0].OutsideBytes < 128*mib {
 				t.Errorf("failed %v: %+v\n%s", o.failed, e, o.output)
 			}
 		})
@@ -240,7 +240,7 @@ func TestEndsOfRuns(t *testing.T) {
 			t.Parallel()
 			o := train(t, release, "guards")
 			e := o.estimate(t, trace.Stopped)
-			if e.Confidence != estimator.High || hasReason(e, "values_compared") || hasReason(e, "values_read_back") || !hasReason(e, "run_cut_short") {
+			if e.Confidence != estimator.High || e.HasReason("values_compared") || e.HasReason("values_read_back") || !e.HasReason("run_cut_short") {
 				t.Errorf("confidence %s: %v", e.Confidence, e.Reasons)
 			}
 		})
@@ -274,8 +274,4 @@ func TestEndsOfRuns(t *testing.T) {
 			}
 		})
 	}
-}
-
-func hasReason(e estimator.Estimate, code string) bool {
-	return slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == code })
 }

@@ -32,7 +32,7 @@ func TestEndThatNoProgramIsAt(t *testing.T) {
 					t.Fatalf("%s: %s", side, o.output)
 				}
 			}
-			if e.Confidence != estimator.High || !hasReason(e, "values_bounded") {
+			if e.Confidence != estimator.High || !e.HasReason("values_bounded") {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -137,7 +137,7 @@ func TestValues(t *testing.T) {
 				if need < least || need > k.ComfortableHighBytes {
 					t.Errorf("truth %d is not in %d to %d", need, least, k.ComfortableHighBytes)
 				}
-				if name == "moe" && !hasReason(e, "values_bounded") {
+				if name == "moe" && !e.HasReason("values_bounded") {
 					t.Errorf("reasons %v", e.Reasons)
 				}
 			})
@@ -207,7 +207,7 @@ func TestSizesOfWhatWasRead(t *testing.T) {
 						t.Errorf("to print decides something: %v, %+v", err, r.Coverage)
 					}
 				}
-				if e.Confidence != want || !hasReason(e, "values_bounded") && !hasReason(e, "values_compared") {
+				if e.Confidence != want || !e.HasReason("values_bounded") && !e.HasReason("values_compared") {
 					t.Errorf("%s: %+v", name, e)
 				}
 			}

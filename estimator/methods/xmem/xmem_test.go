@@ -2,7 +2,6 @@ package xmem
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +51,7 @@ func TestPaper(t *testing.T) {
 	if got := e.Ranks[0].PeakAllocatedBytes; got != forward {
 		t.Errorf("%d MiB are allocated at the peak, want %d MiB", got/m, forward/m)
 	}
-	cut := slices.ContainsFunc(e.Reasons, func(r estimator.Reason) bool { return r.Code == "run_cut_short" })
+	cut := e.HasReason("run_cut_short")
 	if e.Confidence != estimator.Low || !cut || !e.Fits || e.Ranks[0].PeakReservedBytes < forward || e.Ranks[0].MinimumBytes == 0 {
 		t.Errorf("%+v", e)
 	}

@@ -178,7 +178,7 @@ def own_allocator():
     torch.cuda.memory.change_current_allocator(allocator)
     model = nn.Linear(4096, 4096).cuda()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for _ in range(8):
+    for _ in range(50):
         optimizer.zero_grad()
         model(torch.randn(8, 4096, device="cuda")).sum().backward()
         optimizer.step()

@@ -46,9 +46,9 @@ class Profile:
 
     def __init__(self, torch: Torch) -> None:
         self.torch = torch
-        self.recording = PUBLISHED if PUBLISHED in os.environ.get("GRESIZE_PROBE_PARTS", "").split(",") else WHOLE
-        self.wanted = LEAST_ITERATIONS if self.recording == PUBLISHED else max(LEAST_ITERATIONS, min(MOST_ITERATIONS, _number("GRESIZE_PROBE_STEPS", MOST_ITERATIONS)))
-        self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS)
+        self.recording = PUBLISHED if settings.wants_part(PUBLISHED) else WHOLE
+        self.wanted = LEAST_ITERATIONS if self.recording == PUBLISHED else max(LEAST_ITERATIONS, min(MOST_ITERATIONS, settings.number("GRESIZE_PROBE_STEPS", MOST_ITERATIONS, int)))
+        self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.began_unix = time.time()
         self.profiler: Any = None
@@ -238,14 +238,6 @@ class Profile:
             report_file.write("profile-%d.json" % os.getpid(), [json.dumps(content)])
         except Exception:
             guard.complain()
-
-
-def _number(name, fallback):
-    try:
-        value = type(fallback)(float(os.environ[name]))
-    except (KeyError, ValueError):
-        return fallback
-    return value if value > 0 else fallback
 
 
 def _left_on_gpu(torch):

@@ -72,7 +72,7 @@ class Fake:
 
         self.torch = torch
         self.form = PUBLISHED if settings.wants_part(PUBLISHED) else WHOLE
-        self.seconds = _number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS)
+        self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.begin = time.monotonic()
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
         self.kind = FakeTensor
@@ -223,14 +223,6 @@ def _first(torch, output, depth=0):
             if found is not None:
                 return found
     return None
-
-
-def _number(name, fallback):
-    try:
-        value = float(os.environ[name])
-    except (KeyError, ValueError):
-        return fallback
-    return value if value > 0 else fallback
 
 
 def _budget(state):
