@@ -3,13 +3,15 @@
 Without a plan in the environment nothing happens. GRESIZE_OFFLOAD_PLAN is the plan's file. A run on the virtual GPU of which the part "saved" is wanted only
 notes what a plan is made from. docs/run.md describes both.
 """
+from __future__ import annotations
+
 import os
 import sys
 
 __all__ = ["install"]
 
 
-def install():
+def install() -> None:
     """Arm the layer, once, in a process that was told to carry out a plan or to record for one."""
     path = os.environ.get("GRESIZE_OFFLOAD_PLAN")
     if not path and "saved" not in os.environ.get("GRESIZE_PROBE_PARTS", "").split(","):

@@ -2,6 +2,13 @@
 
 Cuda has two streams of its own, one a direction. Host stands for a device where there is none: its memory is the host's, and a copy is done when it returns.
 """
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Tensor, Torch
 
 # What a chunk of pinned memory is made of: PyTorch rounds pinned requests up to a power of two.
 CHUNK_BYTES = 256 << 20
@@ -11,14 +18,14 @@ ALIGN_BYTES = 512
 class Pool:
     """Buffers of host memory, at most so many bytes. A buffer that comes back is given out again for the same size."""
 
-    def __init__(self, torch, most_bytes, pinned):
+    def __init__(self, torch: Torch, most_bytes: int, pinned: bool) -> None:
         self.torch, self.most_bytes, self.pinned = torch, most_bytes, pinned
         self.taken_bytes = 0
         self.free = {}  # bytes -> buffers, each with the event after which it may be written
-        self.chunk = None
+        self.chunk: Tensor = None
         self.used = 0
 
-    def take(self, size):
+    def take(self, size: int) -> tuple[Tensor, Any] | None:
         """A buffer and what its last reader waits for; None where there is no room left."""
         waiting = self.free.get(size)
         if waiting:
@@ -38,23 +45,23 @@ class Pool:
         self.taken_bytes += room
         return buffer, None
 
-    def give(self, buffer, after):
+    def give(self, buffer: Tensor, after: Any) -> None:
         self.free.setdefault(buffer.numel(), []).append((buffer, after))
 
 
 class Cuda:
     pinned = True
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
         # The operator itself: whoever has replaced Tensor.copy_ watches what the program reads, and this is no read of the program's.
         self.copy = torch.ops.aten.copy_.default
         self.streams = {}  # device -> out, in
 
-    def usable(self):
+    def usable(self) -> bool:
         return not self.torch.cuda.is_current_stream_capturing()
 
-    def current(self, device):
+    def current(self, device: Any) -> Any:
         return self.torch.cuda.current_stream(device)
 
     def _stream(self, device, way):
@@ -62,7 +69,7 @@ class Cuda:
             self.streams[device] = self.torch.cuda.Stream(device), self.torch.cuda.Stream(device)
         return self.streams[device][way]
 
-    def out(self, host, storage, after):
+    def out(self, host: Tensor, storage: Tensor, after: Any) -> Any:
         """Begins to copy to the host; returns what has to be waited for."""
         stream = self._stream(storage.device, 0)
         stream.wait_stream(self.current(storage.device))
@@ -72,7 +79,7 @@ class Cuda:
             self.copy(host, storage, True)
             return stream.record_event()
 
-    def back(self, host, storage):
+    def back(self, host: Tensor, storage: Tensor) -> Any:
         """Begins to copy from the host. What the current stream did with the memory of storage before comes first."""
         stream = self._stream(storage.device, 1)
         stream.wait_stream(self.current(storage.device))
@@ -81,7 +88,7 @@ class Cuda:
             return stream.record_event()
 
     @staticmethod
-    def wait(stream, event):
+    def wait(stream: Any, event: Any) -> None:
         """What stream does from now on comes after the copy; the host does not wait."""
         stream.wait_event(event)
 
@@ -89,22 +96,22 @@ class Cuda:
 class Host:
     pinned = False
 
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         self.torch = torch
 
-    def usable(self):
+    def usable(self) -> bool:
         return True
 
-    def current(self, device):
+    def current(self, device: Any) -> Any:
         return None
 
-    def out(self, host, storage, after):
+    def out(self, host: Tensor, storage: Tensor, after: Any) -> Any:
         host.copy_(storage)
         return True
 
-    def back(self, host, storage):
+    def back(self, host: Tensor, storage: Tensor) -> Any:
         storage.copy_(host)
         return True
 
-    def wait(self, stream, event):
+    def wait(self, stream: Any, event: Any) -> None:
         pass

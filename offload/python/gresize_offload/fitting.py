@@ -1,21 +1,29 @@
 """Says on standard error where a plan was made for something else than what runs: another PyTorch, card, program or batch. The program runs all the same."""
+from __future__ import annotations
+
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from gresize_types import Torch
+
+    from .plan import Plan
 
 GIB = 1 << 30
 AGAIN = "make a plan for it with gresize run --target SIZE --only-plan -o FILE"
 
 
-def tell(text):
+def tell(text: str) -> None:
     print("gresize: %s" % text, file=sys.stderr)
 
 
-def release(torch, plan):
+def release(torch: Torch, plan: Plan) -> None:
     here = str(torch.__version__)
     if plan.torch_version and plan.torch_version != here:
         tell("the plan was made for PyTorch %.40s, and this is %s: what it takes may be more; %s" % (plan.torch_version, here, AGAIN))
 
 
-def card(torch, plan):
+def card(torch: Torch, plan: Plan) -> None:
     """Has it checked when the program first uses the card."""
 
     def first_use():
@@ -34,10 +42,10 @@ def card(torch, plan):
 class Program:
     """Whether the first iteration is one of the plan's."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.said = False
 
-    def differs(self, ordinal):
+    def differs(self, ordinal: int) -> None:
         if not self.said:
             self.said = True
             tell("tensor %d of the first iteration is none of the plan's: another program or another batch; such iterations run as without a plan; %s" % (ordinal, AGAIN))

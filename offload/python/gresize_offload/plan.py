@@ -1,5 +1,11 @@
 """Reads a plan. It may come from a stranger: it can be refused, and do nothing else."""
+from __future__ import annotations
+
 import json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Sequence
 
 SCHEMA = "gresize.offload/1"
 MOST_BYTES = 64 << 20
@@ -23,7 +29,7 @@ class Move:
 
     __slots__ = ("save", "bytes", "gone", "back")
 
-    def __init__(self, save, size, gone, back):
+    def __init__(self, save: int, size: int, gone: int, back: int) -> None:
         self.save, self.bytes, self.gone, self.back = save, size, gone, back
 
 
@@ -32,7 +38,7 @@ class StateMove:
 
     __slots__ = ("state", "bytes", "gone", "back")
 
-    def __init__(self, state, size, gone, back):
+    def __init__(self, state: int, size: int, gone: int, back: int) -> None:
         self.state, self.bytes, self.gone, self.back = state, size, gone, back
 
 
@@ -41,18 +47,18 @@ class Iteration:
 
     __slots__ = ("prefixes", "moves")
 
-    def __init__(self, prefixes, moves):
+    def __init__(self, prefixes: list[int], moves: dict[int, Move]) -> None:
         self.prefixes, self.moves = prefixes, moves
 
 
 class Plan:
     __slots__ = ("iterations", "host_bytes", "target_bytes", "torch_version", "state", "regions", "gpu")
 
-    def __init__(self, iterations, host_bytes, target_bytes, torch_version, state=(), regions=(), gpu=""):
+    def __init__(self, iterations: list[Iteration], host_bytes: int, target_bytes: int, torch_version: str, state: Sequence[StateMove] = (), regions: Sequence[int] = (), gpu: str = "") -> None:
         self.iterations, self.host_bytes, self.target_bytes, self.torch_version, self.state = iterations, host_bytes, target_bytes, torch_version, state
         self.regions, self.gpu = regions, gpu
 
-    def moves(self):
+    def moves(self) -> bool:
         """Whether anything leaves the card."""
         return bool(self.state) or any(iteration.moves for iteration in self.iterations)
 
@@ -123,7 +129,7 @@ def _regions(value):
     return regions
 
 
-def parse(text):
+def parse(text: str) -> Plan:
     try:
         value = json.loads(text, object_pairs_hook=_once)
     except (ValueError, RecursionError) as e:
@@ -145,7 +151,7 @@ def parse(text):
     )
 
 
-def read(path):
+def read(path: str) -> Plan:
     with open(path, "rb") as f:
         data = f.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:

@@ -1,7 +1,15 @@
 """Notes what a plan is made from: which tensors autograd saves and takes back, in which order, and where in the allocator's history. It runs in a probe only."""
+from __future__ import annotations
+
 from gresize_vgpu.record import memory_history, operators
 
 from . import sequence, state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Iterator
+
+    from gresize_types import Tensor, Torch
 
 MOST_EVENTS = 400000
 
@@ -9,7 +17,7 @@ current = None  # the recorder of this process, for whoever writes the report
 
 
 class Recorder(sequence.Sequence):
-    def __init__(self, torch):
+    def __init__(self, torch: Torch) -> None:
         super().__init__(torch)
         self.lines = []
         self.lost = 0
@@ -27,17 +35,21 @@ class Recorder(sequence.Sequence):
             line["calls"] = len(operators.looking.calls)
         self.lines.append(line)
 
-    def begun(self):
+    def failed(self, error: Exception) -> None:
+        super().failed(error)
+        self.lost += 1
+
+    def begun(self) -> None:
         self._note({"begin": self.iteration})
 
-    def arriving(self):
+    def arriving(self) -> None:
         for name, (iteration, ordinal) in list(self.shared.items()):
             if self.holders(name) <= self.items[name]:
                 del self.shared[name]
                 if iteration == self.iteration:
                     self._note({"alone": ordinal})
 
-    def saved(self, item, tensor):
+    def saved(self, item: sequence.Saved, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         name = storage._cdata
         self.items[name] = self.items.get(name, 0) + 1
@@ -45,22 +57,22 @@ class Recorder(sequence.Sequence):
             self.shared[name] = self.iteration, item.ordinal
         self._note({"save": item.ordinal, "prefix": self.prefix, "address": storage.data_ptr(), "bytes": storage.nbytes(), "device": tensor.device.index})
 
-    def taken(self, item):
+    def taken(self, item: sequence.Saved) -> Tensor:
         self._note({"take": item.ordinal, "of": item.iteration})
         return item.tensor
 
-    def forgotten(self, item):
+    def forgotten(self, item: sequence.Saved) -> None:
         name = item.tensor.untyped_storage()._cdata
         self.items[name] -= 1
         if self.items[name] == 0:
             del self.items[name]
             self.shared.pop(name, None)
 
-    def updates(self, *_):
+    def updates(self, *_: Any) -> None:
         if self.torch.cuda.is_initialized():
             self._note({"updates": self.iteration})
 
-    def step(self, optimizer, *_):
+    def step(self, optimizer: Any, *_: Any) -> None:
         super().step()
         if not self.torch.cuda.is_initialized():
             return
@@ -69,13 +81,13 @@ class Recorder(sequence.Sequence):
         self._note({"step": self.iteration, "state": [[s.data_ptr(), s.nbytes()] for s in kept]})
 
 
-def begin(torch):
+def begin(torch: Torch) -> None:
     global current
     current = Recorder(torch)
     current.enter()
 
 
-def lines():
+def lines() -> Iterator[dict[str, Any]]:
     """What was noted, one value a line; the head says whether all of it."""
     yield {"saved": 1, "lost": current.lost}
     yield from current.lines

@@ -3,15 +3,23 @@
 The allocator keeps the pieces and cuts the program's blocks out of them, in place of a segment for each size. It stays the allocator that it is: streams, statistics
 and empty_cache() do what they always do, and what finds no room in the pieces gets a segment of its own.
 """
+from __future__ import annotations
+
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Sequence
+
+    from gresize_types import Torch
 
 
 class Regions:
-    def __init__(self, sizes):
+    def __init__(self, sizes: Sequence[int]) -> None:
         self.sizes = sizes
         self.taken_bytes = 0
 
-    def begin(self, torch):
+    def begin(self, torch: Torch) -> None:
         """They are taken when the program first uses the card."""
         if self.sizes:
             torch.cuda._lazy_call(lambda: self._first_use(torch))

@@ -3,8 +3,17 @@
 A call of one of the two hooks is an event. An iteration begins with the first tensor that is saved when none is held, or after an optimizer's step; in it,
 tensors and events are counted from 0. Identity is this place in the sequence, checked by what a tensor is: an address may be another tensor's a moment later.
 """
+from __future__ import annotations
+
+import sys
 import threading
 import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any
+
+    from gresize_types import Tensor, Torch
 
 
 class Saved:
@@ -12,15 +21,15 @@ class Saved:
 
     __slots__ = ("sequence", "iteration", "ordinal", "tensor", "held", "view", "guard", "version")
 
-    def __init__(self, sequence, ordinal, tensor):
+    def __init__(self, sequence: Sequence, ordinal: int, tensor: Tensor) -> None:
         self.sequence = sequence
         self.iteration = sequence.iteration
         self.ordinal = ordinal
         self.tensor = tensor  # None where the storage is held by held, which others may share
-        self.held = None
-        self.view = None
-        self.guard = None
-        self.version = 0
+        self.held: Any = None
+        self.view: Any = None
+        self.guard: Any = None
+        self.version = tensor._version  # a counter of changes, which detach() shares: PyTorch does not look at it where there are hooks
 
     def __del__(self):
         try:
@@ -29,7 +38,7 @@ class Saved:
             pass
 
 
-def identity(before, tensor):
+def identity(before: int, tensor: Tensor) -> int:
     """A number for a tensor, and for those before it in the iteration: equal in every process for the same program."""
     text = "%d %s %s %s %d" % (tensor.untyped_storage().nbytes(), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset())
     return zlib.crc32(text.encode(), before)
@@ -38,7 +47,7 @@ def identity(before, tensor):
 class Sequence:
     """The hooks. What is done at an event is said by the methods that a subclass has: begun, saved, taken and dropped."""
 
-    def __init__(self, torch, device_type="cuda"):
+    def __init__(self, torch: Torch, device_type: str = "cuda") -> None:
         self.torch = torch
         self.device_type = device_type
         self.lock = threading.RLock()
@@ -48,73 +57,96 @@ class Sequence:
         self.event = 0
         self.prefix = 0
         self.stepped = False
-        self.hooks = None
+        self.hooks: Any = None
+        self.failures = 0
         self.types = (torch.Tensor, torch.nn.Parameter)
 
     # -- what a subclass does
 
-    def begun(self):
+    def begun(self) -> None:
         """A new iteration begins."""
 
-    def arriving(self):
+    def arriving(self) -> None:
         """An event begins: self.event is its number."""
 
-    def saved(self, item, tensor):
+    def saved(self, item: Saved, tensor: Tensor) -> None:
         """A tensor is saved: self.prefix names it and those before it."""
 
-    def taken(self, item):
+    def taken(self, item: Saved) -> Tensor:
         """A tensor is wanted back; returns it."""
         return item.tensor
 
-    def forgotten(self, item):
+    def forgotten(self, item: Saved) -> None:
         """A saved tensor is no longer held."""
+
+    def failed(self, error: Exception) -> None:
+        """An event has failed of itself; the program goes on."""
+        if self.failures == 0:
+            print("gresize: the plan is not followed: %s" % (str(error).splitlines() or [type(error).__name__])[0], file=sys.stderr)
+        self.failures += 1
 
     # -- hooks
 
-    def concerns(self, tensor):
+    def concerns(self, tensor: Tensor) -> bool:
         """Whether a tensor counts. Those of tracers (FakeTensor) and of other devices do not."""
         return type(tensor) in self.types and tensor.device.type == self.device_type and tensor.layout == self.torch.strided
 
-    def pack(self, tensor):
+    def pack(self, tensor: Tensor) -> Any:
         if not self.concerns(tensor):
             return tensor
         with self.lock, self.torch.no_grad():
-            if self.live == 0 or self.stepped:
-                self.stepped = False
-                self.iteration += 1
-                self.ordinal = self.event = self.prefix = 0
-                self.begun()
-            self.arriving()
-            self.prefix = identity(self.prefix, tensor)
-            tensor = tensor.detach()  # a result knows the node that saves it: nobody would ever be rid of the two
-            item = Saved(self, self.ordinal, tensor)
-            self.live += 1
-            self.saved(item, tensor)
-            self.ordinal += 1
-            self.event += 1
-            return item
+            try:
+                return self._packed(tensor)
+            except Exception as e:  # nothing has left yet of what the program holds: this tensor stays where it is
+                self.failed(e)
+                return tensor
 
-    def unpack(self, item):
+    def _packed(self, tensor: Tensor) -> Saved:
+        if self.live == 0 or self.stepped:
+            self.stepped = False
+            self.iteration += 1
+            self.ordinal = self.event = self.prefix = 0
+            self.begun()
+        self.arriving()
+        self.prefix = identity(self.prefix, tensor)
+        tensor = tensor.detach()  # a result knows the node that saves it: nobody would ever be rid of the two
+        item = Saved(self, self.ordinal, tensor)
+        self.live += 1
+        self.saved(item, tensor)
+        self.ordinal += 1
+        self.event += 1
+        return item
+
+    def unpack(self, item: Any) -> Tensor:
         if not isinstance(item, Saved):
             return item
         with self.lock, self.torch.no_grad():
-            self.arriving()
+            try:
+                self.arriving()
+            except Exception as e:  # what did not come back at its event comes when it is wanted
+                self.failed(e)
+            now = (item.guard if item.tensor is None else item.tensor)._version
+            if now != item.version:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: it is at version %d; expected version %d instead"
+                    % (now, item.version)
+                )
             tensor = self.taken(item)
             self.event += 1
             return tensor
 
-    def dropped(self, item):
+    def dropped(self, item: Saved) -> None:
         with self.lock:
             self.live -= 1
             self.forgotten(item)
 
-    def updates(self, *_):
+    def updates(self, *_: Any) -> None:
         """An optimizer is about to make a step."""
 
-    def step(self, *_):
+    def step(self, *_: Any) -> None:
         self.stepped = True
 
-    def enter(self):
+    def enter(self) -> None:
         """Puts the hooks under everything that this thread does. The transformations of torch.func refuse to work beside hooks: they go without."""
         torch = self.torch
         graph = torch.autograd.graph

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from typing import Any
+    from typing import Any, Iterator, Sequence
 
-    from gresize_types import Tensor
+    from gresize_types import Tensor, Torch
+
+    from .plan import StateMove
 
 MIN_BYTES = 1 << 20  # of the smallest storage that is moved
 
 
-def storages(torch, optimizer, device_type):
+def storages(torch: Torch, optimizer: Any, device_type: str) -> Iterator[Tensor]:
     """The tensors of an optimizer's state that fill a storage of their own, in the order of its parameters: the n-th is the same in every process."""
     for group in optimizer.param_groups:
         for parameter in group["params"]:
@@ -42,14 +44,14 @@ class Away:
 class State:
     """The state of one optimizer. With a second one nothing is moved any more."""
 
-    def __init__(self, swapper, moves):
+    def __init__(self, swapper: Any, moves: Sequence[StateMove]) -> None:
         self.swapper = swapper
         self.moves = {move.state: move for move in moves}
         self.away = []
         self.buffers = {}  # number of a tensor -> its place on the host
         self.optimizer = None
 
-    def begun(self):
+    def begun(self) -> None:
         """A new iteration begins: events are counted anew."""
         swapper = self.swapper
         for one in self.away:
@@ -57,7 +59,7 @@ class State:
             if one.move.back >= 0:
                 swapper.at(max(one.move.back, one.move.gone), True, self.fetch, one)
 
-    def stepped(self, optimizer):
+    def stepped(self, optimizer: Any) -> None:
         """The copies begin."""
         swapper = self.swapper
         if not self.moves or not swapper.engine.usable() or not self._alone(optimizer):
@@ -96,7 +98,7 @@ class State:
         torch = self.swapper.torch
         return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage(), 0, (size,), (1,))
 
-    def leave(self, one):
+    def leave(self, one: Away) -> None:
         """From here on the memory is free for what comes after the copy."""
         if one.data is None or one.back is not None:
             return
@@ -104,7 +106,7 @@ class State:
         one.data = None
         one.tensor.untyped_storage().resize_(0)
 
-    def fetch(self, one):
+    def fetch(self, one: Away) -> None:
         """The storage begins to come back, if it is away."""
         if one.data is not None:
             return
@@ -114,7 +116,7 @@ class State:
         one.stream = self.swapper.engine.current(one.tensor.device)
         one.back = self.swapper.engine.back(one.host, one.data)
 
-    def wanted(self, *_):
+    def wanted(self, *_: Any) -> None:
         """All of it is wanted now."""
         swapper = self.swapper
         away, self.away = self.away, []

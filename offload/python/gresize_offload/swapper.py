@@ -4,6 +4,8 @@ An iteration is followed as long as its saved tensors are those of an iteration 
 without us; what has left comes back when it is wanted. A value is never another one: what leaves is a copy of the whole storage, taken when it was saved,
 and a tensor that was changed since is refused with PyTorch's own error.
 """
+from __future__ import annotations
+
 import atexit
 import bisect
 import json
@@ -11,13 +13,21 @@ import os
 
 from . import copies, fitting, regions, sequence, state
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable, Iterator
+
+    from gresize_types import Tensor, Torch
+
+    from .plan import Move, Plan
+
 
 class Held:
     """A storage that has a copy on the host, or will have one."""
 
     __slots__ = ("name", "storage", "weak", "host", "out", "back", "stream", "items", "device")
 
-    def __init__(self, name, storage, weak, host, stream):
+    def __init__(self, name: int, storage: Tensor, weak: Any, host: Tensor, stream: Any) -> None:
         self.name = name
         self.storage = storage  # bytes on the device; None once it has left
         self.weak = weak  # keeps the name of the storage from being given to another
@@ -30,7 +40,7 @@ class Held:
 
 
 class Swapper(sequence.Sequence):
-    def __init__(self, torch, plan, engine, device_type="cuda"):
+    def __init__(self, torch: Torch, plan: Plan, engine: copies.Cuda | copies.Host, device_type: str = "cuda") -> None:
         super().__init__(torch, device_type)
         from torch.multiprocessing.reductions import StorageWeakRef
 
@@ -42,7 +52,7 @@ class Swapper(sequence.Sequence):
         for iteration in plan.iterations:
             for ordinal, prefix in enumerate(iteration.prefixes):
                 self.by_prefix.setdefault((ordinal, prefix), []).append(iteration)
-        self.following = None
+        self.following = False
         self.held = {}  # name of a storage -> Held
         self.due = []  # event, whether it comes back, order, what to do, Held
         self.order = 0
@@ -53,7 +63,7 @@ class Swapper(sequence.Sequence):
 
     # -- the sequence
 
-    def begun(self):
+    def begun(self) -> None:
         due, self.due = self.due, []
         for _, back, _, action, held in due:  # of an iteration that did not come to its end
             if not back:
@@ -62,30 +72,37 @@ class Swapper(sequence.Sequence):
         self.counts["iterations"] += 1
         self.following = True
 
-    def arriving(self):
+    def arriving(self) -> None:
         while self.due and self.due[0][0] <= self.event:
             _, _, _, action, held = self.due.pop(0)
             action(held)
 
-    def at(self, event, back, action, held):
+    def at(self, event: int, back: bool, action: Callable[[Any], None], held: Any) -> None:
         self.order += 1
         bisect.insort(self.due, (event, back, self.order, action, held))
 
-    def updates(self, *_):
+    def updates(self, *_: Any) -> None:
         with self.lock, self.torch.no_grad():
             self.state.wanted()
 
-    def step(self, optimizer, *_):
+    def step(self, optimizer: Any, *_: Any) -> None:
         super().step()
         with self.lock, self.torch.no_grad():
-            self.state.stepped(optimizer)
+            try:
+                self.state.stepped(optimizer)
+            except Exception as e:  # the tensors that are not on their way stay
+                self.failed(e)
 
-    def saved(self, item, tensor):
+    def failed(self, error: Exception) -> None:
+        super().failed(error)
+        self.following = None
+
+    def saved(self, item: sequence.Saved, tensor: Tensor) -> None:
         candidates = self.by_prefix.get((self.ordinal, self.prefix)) if self.following else None
         if not candidates:
             if self.following and self.iteration == 1:
                 self.program.differs(self.ordinal)
-            self.following = None
+            self.following = False
             return
         if self.ordinal + 1 == len(candidates[0].prefixes):
             self.counts["followed"] += 1
@@ -104,20 +121,14 @@ class Swapper(sequence.Sequence):
         item.held = held
         item.view = tensor.dtype, tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()), tensor.is_conj(), tensor.is_neg()
         # The counter of changes is shared with the program's tensor, the memory is not.
-        item.version = tensor._version
         item.guard = tensor.detach()
         item.guard.data = tensor.new_empty(0)
         item.tensor = None
 
-    def taken(self, item):
+    def taken(self, item: sequence.Saved) -> Tensor:
         held = item.held
         if held is None:
             return item.tensor
-        if item.guard._version != item.version:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: it is at version %d; expected version %d instead"
-                % (item.guard._version, item.version)
-            )
         if held.storage is None:
             self.counts["late"] += 1
             self.fetch(held)
@@ -132,7 +143,7 @@ class Swapper(sequence.Sequence):
             tensor = tensor._neg_view()
         return tensor
 
-    def forgotten(self, item):
+    def forgotten(self, item: sequence.Saved) -> None:
         held = item.held
         if held is None:
             return
@@ -142,7 +153,7 @@ class Swapper(sequence.Sequence):
 
     # -- storages
 
-    def begin(self, storage, move):
+    def begin(self, storage: Any, move: Move) -> Held | None:
         """Starts the copy to the host of a storage that the plan moves; None where it is another one, or where the host has no room for it."""
         if storage.nbytes() != move.bytes:
             return None
@@ -160,14 +171,14 @@ class Swapper(sequence.Sequence):
         self.counts["moved_bytes"] += move.bytes
         return held
 
-    def leave(self, held):
+    def leave(self, held: Held) -> None:
         """From here on the memory is free for what comes after the copy."""
         if held.items == 0 or held.storage is None or held.back is not None:
             return
         self.engine.wait(held.stream, held.out)
         held.storage = None
 
-    def fetch(self, held):
+    def fetch(self, held: Held) -> None:
         """The storage begins to come back, if it is away."""
         if held.items == 0 or held.storage is not None:
             return
@@ -183,7 +194,7 @@ class Swapper(sequence.Sequence):
         held.stream = self.engine.current(held.device)
         held.back = self.engine.back(held.host, held.storage)
 
-    def end(self, held):
+    def end(self, held: Held) -> None:
         """Nobody wants it any more."""
         if self.held.get(held.name) is held:
             del self.held[held.name]
@@ -196,20 +207,20 @@ class Swapper(sequence.Sequence):
 
     # -- the report
 
-    def report(self):
+    def report(self) -> dict[str, int]:
         return dict(self.counts, host_bytes=self.pool.taken_bytes, region_bytes=self.regions.taken_bytes)
 
 
 current = None  # the swapper of this process
 
 
-def lines():
+def lines() -> Iterator[dict[str, Any]]:
     """What became of the plan, for the report of a run on the virtual GPU."""
     yield {"saved": 1, "lost": 0}
     yield {"carried_out": current.report()}
 
 
-def begin(torch, plan):
+def begin(torch: Torch, plan: Plan) -> None:
     global current
     if os.environ.get("GRESIZE_OFFLOAD_DEVICE") == "cpu":  # for tests: the host's memory stands for the card's
         current = Swapper(torch, plan, copies.Host(torch), "cpu")
