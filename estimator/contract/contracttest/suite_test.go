@@ -123,7 +123,7 @@ func recorded(t *testing.T, r trace.Recording) string {
 	if slices.Contains(r.Parts, trace.PartPublished) {
 		name += "-published"
 	}
-	path, err := filepath.Abs(filepath.Join("../../bundled/testdata", name+".bundle"))
+	path, err := filepath.Abs(filepath.Join("../../methods/bundled/testdata", name+".bundle"))
 	if err != nil {
 		t.Fatal(err)
 	}

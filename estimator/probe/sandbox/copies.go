@@ -101,8 +101,8 @@ func (b *builder) copyPlace(src, dst string) {
 		for _, e := range entries {
 			from, to := filepath.Join(at.src, e.Name()), filepath.Join(at.dst, e.Name())
 			fi, err := e.Info()
-			// What lies in a common /tmp is another job's, and the sandbox's own folder is not for the command.
-			if err != nil || from == b.base || sticky && b.distance(from) > 0 {
+			// What lies in a common /tmp and is not named is another job's, and the sandbox's own folder is not for the command.
+			if err != nil || from == b.base || sticky && b.distance(from) > 1 {
 				continue
 			}
 			b.copiedEntries++

@@ -54,6 +54,7 @@ type builder struct {
 	mounts   map[string]string // mount point → file system type
 	points   []string          // mount points, sorted
 	needed   []string          // the working directory, the home and the folder for temporary files
+	named    []string          // paths that the command and its environment name
 	ways     []string          // directories that are made among the changes beforehand, see ways.go
 	overlays int
 	copied   int64
@@ -111,7 +112,8 @@ func (b *builder) build(cfg *config) (*os.File, error) {
 			b.needed = append(b.needed, real)
 		}
 	}
-	b.ways = b.findWays(cfg)
+	b.named = namedPaths(cfg)
+	b.ways = b.findWays()
 	check := slices.DeleteFunc(slices.Clone(b.needed), func(dir string) bool { return !writable(dir) })
 
 	// Paths relative to base keep odd characters of its name out of mount options.
@@ -402,9 +404,9 @@ func (b *builder) placeOver(src, dst string, names []string, depth int) {
 	}
 }
 
-// withoutCommon keeps of a common directory's entries what the command needs and a bounded number of others.
+// withoutCommon keeps of a common directory's entries what the command needs or names and a bounded number of others.
 func (b *builder) withoutCommon(dir string, names []string) []string {
-	kept := slices.IndexFunc(names, func(name string) bool { return b.distance(filepath.Join(dir, name)) > 0 })
+	kept := slices.IndexFunc(names, func(name string) bool { return b.distance(filepath.Join(dir, name)) > 1 })
 	if most := kept + maxCommon; kept >= 0 && len(names) > most {
 		b.note("%d entries of %s are left out, since something is mounted below it: at most %d are shown", len(names)-most, dir, maxCommon)
 		names = names[:most]
@@ -412,12 +414,16 @@ func (b *builder) withoutCommon(dir string, names []string) []string {
 	return names
 }
 
-// distance is 0 for a directory on the way to what the command needs, and 1 for all else.
+// distance is 0 for what is on the way to what the command needs, 1 on the way to what it names, and 2 for all else.
 func (b *builder) distance(dir string) int {
-	if slices.ContainsFunc(b.needed, func(path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }) {
+	holds := func(path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+	switch {
+	case slices.ContainsFunc(b.needed, holds):
 		return 0
+	case slices.ContainsFunc(b.named, holds):
+		return 1
 	}
-	return 1
+	return 2
 }
 
 func (b *builder) placeFile(src, dst string, fi os.FileInfo) {

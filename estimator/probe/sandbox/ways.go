@@ -42,12 +42,12 @@ type ways struct {
 }
 
 // findWays lists them, each after the one that holds it.
-func (b *builder) findWays(cfg *config) []string {
+func (b *builder) findWays() []string {
 	if mapsEveryone() {
 		return nil
 	}
 	w := &ways{mounts: b.mounts, needed: b.needed, made: map[string]bool{}, seen: map[string]bool{}}
-	for _, path := range slices.Concat(b.needed, []string{"/tmp", "/var/tmp"}, namedPaths(cfg)) {
+	for _, path := range slices.Concat(b.needed, []string{"/tmp", "/var/tmp"}, b.named) {
 		if dir := existing(path); writable(dir) {
 			w.markIfNeeded(dir)
 		}
