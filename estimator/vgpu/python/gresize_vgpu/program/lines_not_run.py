@@ -275,14 +275,15 @@ class Blocks:
 
     def grown(self, loops: bool) -> None:
         """Where a number that was counted up goes into sizes, in a run whose later turns were not followed; loops: those that a loop gives are some, too."""
-        nodes = [node for tree in self.trees.values() for node in ast.walk(tree)]
+        nodes: list[Any] = [node for filename, tree in self.trees.items() for node in ast.walk(tree) if isinstance(node, FUNCTIONS) or hasattr(node, "lineno") and self.ran([node], filename)]
         given = [pair for node in nodes for pair in _given(node)]
         asked = {key for node in nodes if isinstance(node, ast.While) for key in _keys(node.test)}
         counted = {key for node in nodes if not isinstance(node, ast.For) for target in _counted(node) for key in (_key(target), name_of(target))}
         counted |= {_key(node.target) for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _key(node.target) in asked}
         if loops:
-            streams = [node for node in nodes if isinstance(node, ast.For) and any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in sources.inside(node.body))]
-            counted |= self.counted | {name for node in streams for target in _counted(node) for name in (_key(target), name_of(target))}
+            around = {line for _, line in self.turns.around}
+            turns = [node for node in nodes if isinstance(node, ast.For) and (node.lineno in around or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in sources.inside(node.body)))]
+            counted |= {name for node in turns for target in _counted(node) for name in (_key(target), name_of(target))}
         for _ in range(3):
             for names, value in given:
                 if _is_reckoned(value) and _keys(value) & counted:
