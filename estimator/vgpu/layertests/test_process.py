@@ -3,6 +3,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import threading
 import unittest
 from unittest import mock
 
@@ -69,6 +70,27 @@ class ReportFile(unittest.TestCase):
             self.assertFalse(os.path.exists(os.path.join(folder, ".python-2.json.part")))
             found = {path.name: path.read_text() for path in pathlib.Path(folder).glob("[!.]*")}
         self.assertEqual(found, {"python-1.json": "{}", "events-%d.jsonl" % os.getpid(): '{"a":1}\n[2]\n'})
+
+    def test_threads_may_write_at_the_same_time(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"GRESIZE_VGPU_REPORT_DIR": folder}):
+            faults = []
+
+            def again(letter):
+                try:
+                    for _ in range(200):
+                        report_file.write("r.json", [letter * 50] * 20)
+                except OSError as e:
+                    faults.append(e)
+
+            threads = [threading.Thread(target=again, args=(letter,)) for letter in "abcd"]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(faults, [])
+            self.assertEqual(os.listdir(folder), ["r.json"])
+            text = pathlib.Path(folder, "r.json").read_text()
+            self.assertEqual((len(text), len(set(text))), (1000, 1))
 
     def test_without_a_folder_nothing_is_written(self):
         with mock.patch.dict(os.environ, {}, clear=True):

@@ -1,6 +1,7 @@
 """The files in which a process says what it was seen to need, and the writing of them, which nobody measures as the program's."""
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -14,6 +15,8 @@ if TYPE_CHECKING:  # types cost nothing at run time
 # The name that a process bears while this layer writes down what the process was seen to need, and what it has then, in units of 64 KiB: names have 15 characters.
 REPORTING = b"gresize:"
 REPORTING_UNIT_KIB = 64
+
+_parts = itertools.count()  # threads write reports at the same time: each has a file of its own until it is whole
 
 
 def hide_from_measurement() -> None:
@@ -49,7 +52,7 @@ def write(name: str, chunks: Iterable[str]) -> None:
     directory = os.environ.get("GRESIZE_VGPU_REPORT_DIR")
     if not directory:
         return
-    path, part = os.path.join(directory, name), os.path.join(directory, "." + name + ".part")
+    path, part = os.path.join(directory, name), os.path.join(directory, ".%s.%d.part" % (name, next(_parts)))
     try:
         with open(part, "w") as f:
             for chunk in chunks:

@@ -255,7 +255,9 @@ class Watch:
         """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
         allocated, reserved = self.peaks()
         if self.lapse.see(allocated, reserved, len(self.loaders.made), self.phases.loaders, self.optimizers_made):
-            report.write(self, "stopped")
+            with self.lock:
+                if not self.done:  # the last report is not replaced by an earlier one
+                    report.write(self, "stopped")
 
     def _wants_more(self, number):
         """Whether something is near that was not seen, such as what follows an epoch."""
