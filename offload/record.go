@@ -57,13 +57,7 @@ func read(b *trace.Bundle, card *gpu.Profile) (*record, error) {
 }
 
 func newRecord(p *replay.Program, lives *planning.Lifetimes, s *saved) *record {
-	r := &record{program: p, lives: lives, saved: s, places: planning.NewPlaces(p), blockOf: make([]int32, len(p.Ops))}
-	for i, block := range lives.Blocks {
-		if block.Start > 0 {
-			r.blockOf[block.Start-1] = int32(i) + 1
-		}
-	}
-	return r
+	return &record{program: p, lives: lives, saved: s, places: planning.NewPlaces(p), blockOf: lives.MadeBy()}
 }
 
 // outside is the largest sum of live blocks before the first iteration: what no plan lowers.

@@ -48,8 +48,8 @@ const (
 	maxTries = 3
 )
 
-// MaxLooks bounds the cards on which a job is tried: the one that was asked for, the one that it would get, and one more.
-const MaxLooks = 3
+// MaxCards bounds the cards on which a job is tried: the one that was asked for, the one that it would get, and one more.
+const MaxCards = 3
 
 // step advances a job as far as it can without waiting.
 func (m *Manager) step(ctx context.Context, l *trackedJob, view *queueView) {
@@ -390,7 +390,7 @@ func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 // probeOnOtherCard sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what
 // was found on one card is no proof for another.
 func (m *Manager) probeOnOtherCard(ctx context.Context, l *trackedJob, d policy.Decision, forAll *estimator.Estimate) bool {
-	if l.cardsTried >= MaxLooks {
+	if l.cardsTried >= MaxCards {
 		return m.leaveAlone(ctx, l, decision.CodeCardsDisagree, fmt.Sprintf("the job was left alone: tried on %d cards, and each pointed to another; the last to %s", l.cardsTried, d.Profile))
 	}
 	if !m.probeAgain(ctx, l, decisionlog.Transition{Code: decision.CodeTriedAgain, Profile: d.Profile, Estimate: forAll,

@@ -61,7 +61,7 @@ func (p Player) Decide(job decisionlog.Job, estimates []estimator.Estimate, marg
 		}
 		d := p.Rules.Decide(in)
 		if d.Verdict == decision.Rewrite && d.Profile != "" && d.Profile != estimate.GPU {
-			if look < jobs.MaxLooks {
+			if look < jobs.MaxCards {
 				profile = d.Profile
 				continue
 			}

@@ -28,6 +28,17 @@ type Lifetimes struct {
 	steps []int
 }
 
+// MadeBy is, by request, 1 more than the block that it made; 0 where it made none.
+func (l *Lifetimes) MadeBy() []int32 {
+	made := make([]int32, l.Requests)
+	for i, b := range l.Blocks {
+		if b.Start > 0 {
+			made[b.Start-1] = int32(i) + 1
+		}
+	}
+	return made
+}
+
 const maxRequestBytes = 1 << 48
 
 // OfProgram reads the lifetimes of a program. Sizes are those of the allocator's blocks: requests rounded up as its settings say. A block that waits for

@@ -54,12 +54,7 @@ func (l *Lifetimes) See(p *replay.Program, uses []Use) (*Seen, error) {
 	if int64(len(uses))*int64(len(p.Steps)+1) > mostNoted {
 		return nil, fmt.Errorf("%w: %d uses of a step, and %d steps", ErrInvalid, len(uses), len(p.Steps))
 	}
-	v := &viewer{l: l, p: p, blockOf: make([]int32, len(p.Ops)), seen: &Seen{Operators: len(uses), accesses: make([][]int32, len(l.Blocks)), stepNanos: make([]int64, l.Requests+2)}}
-	for i, b := range l.Blocks {
-		if b.Start > 0 {
-			v.blockOf[b.Start-1] = int32(i) + 1
-		}
-	}
+	v := &viewer{l: l, p: p, blockOf: l.MadeBy(), seen: &Seen{Operators: len(uses), accesses: make([][]int32, len(l.Blocks)), stepNanos: make([]int64, l.Requests+2)}}
 	if err := v.place(uses); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 
 from gresize_imports import after_import
@@ -52,11 +51,3 @@ def place() -> tuple[int | None, int]:
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     count = getattr(state, "num_processes", None) or 1
     return (getattr(state, "process_id", None) if count > 1 else None), count
-
-
-def node() -> int:
-    """The number of the node on which this process would be: processes of different nodes share no card."""
-    try:
-        return int(os.environ.get("SLURM_NODEID", 0))
-    except ValueError:
-        return 0

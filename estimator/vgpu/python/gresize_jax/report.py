@@ -125,7 +125,7 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
             "preallocates": preallocates(),
             "process": rank,
             "processes": count,
-            "node": processes.node(),
+            "node": settings.integer("SLURM_NODEID") or 0,
             "cards": settings.cards(),
             "interface": counts.minor,
             "steps": pjrt.steps(computations),
