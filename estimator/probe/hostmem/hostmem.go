@@ -268,6 +268,9 @@ type processSeen struct {
 	found bool
 }
 
+// alive is false of a process that has ended, of which neither mappings nor sizes can be read. One that closes itself to others still shows its sizes.
+func (p *processSeen) alive() bool { return p.found && p.now.tableBytes > 0 }
+
 // lookClosely looks at the processes and says so on the channel. It keeps nothing: it may take its time, and be forgotten.
 func lookClosely(answer chan<- closeLook, pids, all []int, inside bool) {
 	look := closeLook{begun: time.Now(), sharedOfMachine: sharedOfMachine(), of: make(map[int]processSeen, len(pids))}
@@ -300,7 +303,7 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 				p.mappings, p.plain = seen.mappings, seen.now.plainBytes()
 			}
 			p.mappings.ownBytes += max(0, p.plainBytes()-p.plain)
-		case !looked: // it came meanwhile
+		case !looked, !seen.open && !seen.alive(): // it came meanwhile, or has ended
 			continue
 		case seen.open:
 			p.mappings = seen.mappings

@@ -427,3 +427,56 @@ func TestWhatIsMovedCountsOnce(t *testing.T) {
 		t.Errorf("%d MiB, want 110", s.lastUse.NeedBytes>>20)
 	}
 }
+
+// TestWhoEndsDuringALook: a child that is there when a close look begins and gone when its mappings are read leaves nothing behind. Its sizes, in which the pages that it
+// shared with its parent count in full, are not taken for memory of its own; those of a process that has closed itself to others are.
+func TestWhoEndsDuringALook(t *testing.T) {
+	const mib = 1 << 20
+	for _, test := range []struct {
+		name  string
+		child processSeen
+		want  int64
+	}{
+		{"ended and reaped", processSeen{}, 100 * mib},
+		{"ended and not reaped", processSeen{found: true}, 100 * mib},
+		{"closed to others", processSeen{found: true, now: status{ownBytes: 100 * mib, tableBytes: mib}}, 201 * mib},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			parent := status{ownBytes: 100 * mib}
+			s := &Sampler{known: map[int]*process{1: {status: parent}, 2: {status: status{ownBytes: 100 * mib, tableBytes: mib}}}}
+			s.take(closeLook{of: map[int]processSeen{1: {open: true, found: true, now: parent, mappings: mappings{ownBytes: 100 * mib}}, 2: test.child}}, []int{1, 2}, 201*mib)
+			if s.lastUse.NeedBytes != test.want {
+				t.Errorf("%d MiB, want %d", s.lastUse.NeedBytes/mib, test.want/mib)
+			}
+		})
+	}
+}
+
+// TestChildrenThatComeAndGo: children that end while they are looked at count no page of their parent's a second time.
+func TestChildrenThatComeAndGo(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "python3", "-c", `
+import os, time
+kept = bytearray(b"x") * (200 << 20)
+end = time.monotonic() + 3
+while time.monotonic() < end:
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            time.sleep(0.03)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+`)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := Start(TreeOf(cmd.Process.Pid), 1<<20, nil)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Stop().NeedBytes >> 20; got < 200 || got > 240 {
+		t.Errorf("%d MiB, want some more than 200", got)
+	}
+}
