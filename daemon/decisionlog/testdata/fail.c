@@ -35,15 +35,14 @@ static int fails(void)
 	return 1;
 }
 
-#define NEXT(name) \
+#define NEXT(name)                     \
 	static __typeof__(name) *next; \
-	if (!next) \
-		next = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+	next = next ? next : (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
-#define FAILING(name, parameters, arguments) \
-	int name parameters \
-	{ \
-		NEXT(name); \
+#define FAILING(name, parameters, arguments)          \
+	int name parameters                           \
+	{                                             \
+		NEXT(name);                           \
 		return fails() ? -1 : next arguments; \
 	}
 

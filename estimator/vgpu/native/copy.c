@@ -8,7 +8,10 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MAX_RANGES = 256, MAX_ANSWERS = 4 };
+enum {
+	MAX_RANGES = 256,
+	MAX_ANSWERS = 4
+};
 #define KEPT_BYTES (64 * GV_KIB) /* larger copies are not kept: nobody decides by them, and host memory is dear */
 
 struct range {
@@ -113,7 +116,10 @@ static void write_device(char *to, const void *from, size_t bytes, bool keep)
 }
 
 /* Answers that the Python layer knows for the next small reads of this thread, such as how many ones a mask has. */
-static _Thread_local struct { uint64_t value[MAX_ANSWERS]; unsigned next, count; } answers;
+static _Thread_local struct {
+	uint64_t value[MAX_ANSWERS];
+	unsigned next, count;
+} answers;
 
 GV_EXPORT void gresize_vgpu_answer(const uint64_t *values, unsigned count)
 {
@@ -134,7 +140,11 @@ static bool take_answer(void *to, size_t bytes)
 }
 
 /* Arrays that the Python layer knows for reads of this thread of just their sizes, in turn and round again: it owns them until it withdraws them. */
-static _Thread_local struct { const void *at[MAX_ANSWERS]; uint64_t bytes[MAX_ANSWERS]; unsigned next, count; } arrays;
+static _Thread_local struct {
+	const void *at[MAX_ANSWERS];
+	uint64_t bytes[MAX_ANSWERS];
+	unsigned next, count;
+} arrays;
 
 GV_EXPORT void gresize_vgpu_answer_arrays(const void *const *at, const uint64_t *bytes, unsigned count)
 {

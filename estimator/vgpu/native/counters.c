@@ -8,11 +8,17 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MAX_LOOKUPS = 64, LOOKUP_BYTES = 96 };
+enum {
+	MAX_LOOKUPS = 64,
+	LOOKUP_BYTES = 96
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gv_counts counts;
-static struct { struct gv_unanswered symbol; char name[LOOKUP_BYTES]; } lookups[MAX_LOOKUPS];
+static struct {
+	struct gv_unanswered symbol;
+	char name[LOOKUP_BYTES];
+} lookups[MAX_LOOKUPS];
 static unsigned lookup_count;
 
 void (*gv_on_unanswered)(void);

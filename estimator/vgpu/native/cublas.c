@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 
-struct blas { void *stream; int math_mode, pointer_mode; };
+struct blas {
+	void *stream;
+	int math_mode, pointer_mode;
+};
 
 GV_EXPORT int cublasCreate_v2(struct blas **handle)
 {

@@ -48,7 +48,14 @@ GV_EXPORT int cublasLtMatmulPreferenceDestroy(void *preference) { return drop(pr
 
 /* ---- layouts: XLA reads back what it set */
 
-enum { LAYOUT_TYPE = 0, LAYOUT_ROWS = 2, LAYOUT_COLUMNS = 3, LAYOUT_STRIDE = 4, LAYOUT_BATCH = 5, LAYOUT_ATTRIBUTES = 16 };
+enum {
+	LAYOUT_TYPE = 0,
+	LAYOUT_ROWS = 2,
+	LAYOUT_COLUMNS = 3,
+	LAYOUT_STRIDE = 4,
+	LAYOUT_BATCH = 5,
+	LAYOUT_ATTRIBUTES = 16
+};
 
 struct layout { uint64_t value[LAYOUT_ATTRIBUTES]; };
 

@@ -160,13 +160,17 @@ GV_EXPORT int cuCtxSynchronize(void)
 
 GV_EXPORT int cuGetErrorString(int error, const char **text)
 {
-	*text = error == GV_ERROR_OUT_OF_MEMORY ? "out of memory" : error == GV_ERROR_INVALID_VALUE ? "invalid argument" : "driver error";
+	*text = error == GV_ERROR_OUT_OF_MEMORY ? "out of memory" :
+		error == GV_ERROR_INVALID_VALUE ? "invalid argument" :
+						  "driver error";
 	return GV_OK;
 }
 
 GV_EXPORT int cuGetErrorName(int error, const char **name)
 {
-	*name = error == GV_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == GV_ERROR_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" : "CUDA_ERROR_UNKNOWN";
+	*name = error == GV_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" :
+		error == GV_ERROR_INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" :
+						  "CUDA_ERROR_UNKNOWN";
 	return GV_OK;
 }
 
@@ -273,7 +277,14 @@ GV_EXPORT int cuLinkDestroy(void *state)
 	return GV_OK;
 }
 
-enum { FUNCTION_MAX_THREADS = 0, FUNCTION_SHARED = 1, FUNCTION_CONSTANT = 2, FUNCTION_LOCAL = 3, FUNCTION_REGISTERS = 4, FUNCTION_MAX_DYNAMIC_SHARED = 8 };
+enum {
+	FUNCTION_MAX_THREADS = 0,
+	FUNCTION_SHARED = 1,
+	FUNCTION_CONSTANT = 2,
+	FUNCTION_LOCAL = 3,
+	FUNCTION_REGISTERS = 4,
+	FUNCTION_MAX_DYNAMIC_SHARED = 8
+};
 
 GV_EXPORT int cuFuncGetAttribute(int *value, int attribute, void *function)
 {
@@ -343,13 +354,22 @@ GV_EXPORT int cuTensorMapEncodeTiled(void *map)
 /* ---- plain memory */
 
 enum {
-	POINTER_CONTEXT = 1, POINTER_MEMORY_KIND = 2, POINTER_DEVICE_POINTER = 3, POINTER_HOST_POINTER = 4, POINTER_BUFFER_ID = 7,
-	POINTER_DEVICE_ORDINAL = 9, POINTER_RANGE_START = 11, POINTER_RANGE_SIZE = 12
+	POINTER_CONTEXT = 1,
+	POINTER_MEMORY_KIND = 2,
+	POINTER_DEVICE_POINTER = 3,
+	POINTER_HOST_POINTER = 4,
+	POINTER_BUFFER_ID = 7,
+	POINTER_DEVICE_ORDINAL = 9,
+	POINTER_RANGE_START = 11,
+	POINTER_RANGE_SIZE = 12
 };
 
 GV_EXPORT int cuPointerGetAttribute(void *out, int attribute, void *p)
 {
-	enum { KIND_HOST = 1, KIND_DEVICE = 2 };
+	enum {
+		KIND_HOST = 1,
+		KIND_DEVICE = 2
+	};
 	struct gv_block block;
 
 	if (!gv_find(p, &block))
@@ -464,7 +484,12 @@ static bool default_answer(const void *function)
 
 GV_EXPORT int cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags, int *result)
 {
-	enum { NEWEST_VARIANT = 4, MAX_SYMBOL = 128, FOUND = 0, NOT_FOUND = 1 };
+	enum {
+		NEWEST_VARIANT = 4,
+		MAX_SYMBOL = 128,
+		FOUND = 0,
+		NOT_FOUND = 1
+	};
 	char name[MAX_SYMBOL];
 	void *self = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 

@@ -7,11 +7,24 @@ int cuCtxGetCurrent(void **context); /* cuda.c */
 
 /* ---- limits: the program reads back what it set */
 
-enum { LIMITS = 8, LIMIT_STACK = 0, LIMIT_PRINTF = 1, LIMIT_HEAP = 2, LIMIT_DEPTH = 3, LIMIT_PENDING = 4, LIMIT_FETCH = 5 };
+enum {
+	LIMITS = 8,
+	LIMIT_STACK = 0,
+	LIMIT_PRINTF = 1,
+	LIMIT_HEAP = 2,
+	LIMIT_DEPTH = 3,
+	LIMIT_PENDING = 4,
+	LIMIT_FETCH = 5
+};
 
 /* The driver's documented defaults. What a larger stack or heap takes is part of the context, which no allocator sees. */
 static size_t limits[LIMITS] = {
-	[LIMIT_STACK] = 1024, [LIMIT_PRINTF] = GV_MIB, [LIMIT_HEAP] = 8 * GV_MIB, [LIMIT_DEPTH] = 2, [LIMIT_PENDING] = 2048, [LIMIT_FETCH] = 128,
+	[LIMIT_STACK] = 1024,
+	[LIMIT_PRINTF] = GV_MIB,
+	[LIMIT_HEAP] = 8 * GV_MIB,
+	[LIMIT_DEPTH] = 2,
+	[LIMIT_PENDING] = 2048,
+	[LIMIT_FETCH] = 128,
 };
 
 GV_EXPORT int cuCtxGetLimit(size_t *value, unsigned limit)

@@ -55,10 +55,20 @@ GV_EXPORT int cudaDeviceGetAttribute(int *value, int attribute, int device)
 	return GV_OK;
 }
 
-enum { PROPERTY_NAME_BYTES = 256, PROPERTY_UUID = 256, PROPERTY_TOTAL = 288, PROPERTIES_BYTES_11 = 728, PROPERTIES_BYTES_12 = 1032, PROPERTIES_BYTES_13 = 1008 };
-enum { PROPERTIES_BYTES = GV_SONAME_MAJOR >= 13 ? PROPERTIES_BYTES_13 : GV_SONAME_MAJOR == 12 ? PROPERTIES_BYTES_12 : PROPERTIES_BYTES_11 };
+enum {
+	PROPERTY_NAME_BYTES = 256,
+	PROPERTY_UUID = 256,
+	PROPERTY_TOTAL = 288,
+	PROPERTIES_BYTES_11 = 728,
+	PROPERTIES_BYTES_12 = 1032,
+	PROPERTIES_BYTES_13 = 1008
+};
+enum { PROPERTIES_BYTES = GV_SONAME_MAJOR >= 13 ? PROPERTIES_BYTES_13 :
+       GV_SONAME_MAJOR == 12                    ? PROPERTIES_BYTES_12 :
+						  PROPERTIES_BYTES_11 };
 
 /* Where a device attribute lies in the properties structure of CUDA 12 and of CUDA 13; -1: not there. That of CUDA 11 is the beginning of 12's. */
+/* clang-format off */
 static const struct { short attribute, offset_12, offset_13, bytes; } properties[] = {
 	{8, 296, 296, 8},    /* shared memory a block */
 	{12, 304, 304, 4},   /* registers a block */
@@ -95,6 +105,7 @@ static const struct { short attribute, offset_12, offset_13, bytes; } properties
 	{99, 728, 704, 4}, {112, 732, 708, 4}, {113, 736, 712, 4}, {114, 740, 716, 4}, {115, 744, 720, 4}, {116, 748, 724, 4},
 	{117, 752, 728, 4}, {118, 756, 732, 4}, {119, 760, 736, 4}, {121, 764, 740, 4}, {125, 768, 744, 4}, {120, 772, 748, 4},
 };
+/* clang-format on */
 
 static int device_properties(char *out, int device)
 {
@@ -182,7 +193,10 @@ GV_EXPORT int cudaPeekAtLastError(void)
 	return last_error;
 }
 
-static const struct { int code; const char *name, *text; } errors[] = {
+static const struct {
+	int code;
+	const char *name, *text;
+} errors[] = {
 	{0, "cudaSuccess", "no error"},
 	{1, "cudaErrorInvalidValue", "invalid argument"},
 	{2, "cudaErrorMemoryAllocation", "out of memory"},
@@ -361,7 +375,12 @@ GV_EXPORT int cudaMemsetAsync(void *p, int byte, size_t bytes, void *stream)
 /* ---- memory pools */
 
 enum { POOL_HANDLE_BASE = 0x1000 };
-enum { POOL_RESERVED_NOW = 5, POOL_RESERVED_PEAK = 6, POOL_USED_NOW = 7, POOL_USED_PEAK = 8 };
+enum {
+	POOL_RESERVED_NOW = 5,
+	POOL_RESERVED_PEAK = 6,
+	POOL_USED_NOW = 7,
+	POOL_USED_PEAK = 8
+};
 
 GV_EXPORT int cudaDeviceGetDefaultMemPool(void **pool, int device)
 {
@@ -437,7 +456,10 @@ GV_EXPORT int cudaIpcGetEventHandle(struct ipc_handle *handle, void *event)
 
 GV_EXPORT int cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version, uint64_t flags, int *result)
 {
-	enum { FOUND = 0, NOT_FOUND = 1 };
+	enum {
+		FOUND = 0,
+		NOT_FOUND = 1
+	};
 	int (*lookup)(const char *, void **, int, uint64_t, int *) = NULL;
 	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_GLOBAL);
 

@@ -69,17 +69,24 @@ GV_EXPORT size_t cudnnGetCudartVersion(void)
 
 GV_EXPORT int cudnnGetProperty(int kind, int *value)
 {
-	enum { MAJOR = 0, MINOR = 1 };
+	enum {
+		MAJOR = 0,
+		MINOR = 1
+	};
 	int version = gv_dnn_version();
 	int major_unit = version >= 90000 ? 10000 : 1000;
 
-	*value = kind == MAJOR ? version / major_unit : kind == MINOR ? version % major_unit / 100 : version % 100;
+	*value = kind == MAJOR ? version / major_unit :
+		 kind == MINOR ? version % major_unit / 100 :
+				 version % 100;
 	return DNN_OK;
 }
 
 GV_EXPORT const char *cudnnGetErrorString(int status)
 {
-	return status == DNN_OK ? "CUDNN_STATUS_SUCCESS" : status == DNN_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_BAD_PARAM";
+	return status == DNN_OK            ? "CUDNN_STATUS_SUCCESS" :
+	       status == DNN_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" :
+					     "CUDNN_STATUS_BAD_PARAM";
 }
 
 GV_EXPORT void cudnnGetLastErrorString(char *text, size_t bytes)
@@ -90,16 +97,16 @@ GV_EXPORT void cudnnGetLastErrorString(char *text, size_t bytes)
 
 /* ---- descriptors */
 
-#define DESCRIPTOR(name)                                                            \
-	GV_EXPORT int cudnnCreate##name##Descriptor(struct dnn_descriptor **out)    \
-	{                                                                           \
-		*out = gv_new(sizeof **out);                                        \
-		return DNN_OK;                                                      \
-	}                                                                           \
-	GV_EXPORT int cudnnDestroy##name##Descriptor(struct dnn_descriptor *d)      \
-	{                                                                           \
-		free(d);                                                            \
-		return DNN_OK;                                                      \
+#define DESCRIPTOR(name)                                                         \
+	GV_EXPORT int cudnnCreate##name##Descriptor(struct dnn_descriptor **out) \
+	{                                                                        \
+		*out = gv_new(sizeof **out);                                     \
+		return DNN_OK;                                                   \
+	}                                                                        \
+	GV_EXPORT int cudnnDestroy##name##Descriptor(struct dnn_descriptor *d)   \
+	{                                                                        \
+		free(d);                                                         \
+		return DNN_OK;                                                   \
 	}
 
 DESCRIPTOR(Activation)

@@ -6,14 +6,29 @@
 #include "cudnn_workspace.h"
 
 #if GV_SONAME_MAJOR >= 9
-enum { DNN_OK = 0, DNN_BAD_PARAM = 2000, DNN_NOT_SUPPORTED = 3000 };
+enum {
+	DNN_OK = 0,
+	DNN_BAD_PARAM = 2000,
+	DNN_NOT_SUPPORTED = 3000
+};
 #else
-enum { DNN_OK = 0, DNN_BAD_PARAM = 3, DNN_NOT_SUPPORTED = 9 };
+enum {
+	DNN_OK = 0,
+	DNN_BAD_PARAM = 3,
+	DNN_NOT_SUPPORTED = 9
+};
 #endif
 
 enum gv_dnn_type {
-	GV_DNN_FLOAT = 0, GV_DNN_DOUBLE = 1, GV_DNN_HALF = 2, GV_DNN_INT8 = 3, GV_DNN_INT32 = 4, GV_DNN_BFLOAT16 = 9, GV_DNN_INT64 = 10,
-	GV_DNN_FP8_E4M3 = 12, GV_DNN_FP8_E5M2 = 13
+	GV_DNN_FLOAT = 0,
+	GV_DNN_DOUBLE = 1,
+	GV_DNN_HALF = 2,
+	GV_DNN_INT8 = 3,
+	GV_DNN_INT32 = 4,
+	GV_DNN_BFLOAT16 = 9,
+	GV_DNN_INT64 = 10,
+	GV_DNN_FP8_E4M3 = 12,
+	GV_DNN_FP8_E5M2 = 13
 };
 
 /* gv_dnn_version is the library's version, in the form of its major version. */

@@ -1,8 +1,16 @@
 /* libcudnn: recurrent networks: the layout of packed weights, and the sizes of workspace and reserve, which are a model. */
 #include "cudnn.h"
 
-enum { CELL_LSTM = 2, CELL_GRU = 3 };
-enum { BIAS_NONE = 0, BIAS_INPUT = 1, BIAS_DOUBLE = 2, BIAS_RECURRENT = 3 };
+enum {
+	CELL_LSTM = 2,
+	CELL_GRU = 3
+};
+enum {
+	BIAS_NONE = 0,
+	BIAS_INPUT = 1,
+	BIAS_DOUBLE = 2,
+	BIAS_RECURRENT = 3
+};
 
 GV_EXPORT int cudnnSetRNNDescriptor_v8(struct dnn_descriptor *d, int algorithm, int cell, int bias_mode, int direction, int input_mode, int type, int precision, int math, int input, int hidden, int projection, int layers, void *dropout, unsigned flags)
 {
@@ -29,7 +37,9 @@ GV_EXPORT int cudnnSetRNNDataDescriptor(struct dnn_descriptor *d, int type, int 
 
 static int gate_count(const struct dnn_descriptor *d)
 {
-	return d->cell == CELL_LSTM ? 4 : d->cell == CELL_GRU ? 3 : 1;
+	return d->cell == CELL_LSTM ? 4 :
+	       d->cell == CELL_GRU  ? 3 :
+				      1;
 }
 
 static int directions(const struct dnn_descriptor *d)
@@ -49,10 +59,15 @@ static int output_width(const struct dnn_descriptor *d)
 
 static int bias_sets(const struct dnn_descriptor *d)
 {
-	return d->bias_mode == BIAS_NONE ? 0 : d->bias_mode == BIAS_DOUBLE ? 2 : 1;
+	return d->bias_mode == BIAS_NONE   ? 0 :
+	       d->bias_mode == BIAS_DOUBLE ? 2 :
+					     1;
 }
 
-struct matrix { size_t offset; int rows, columns; };
+struct matrix {
+	size_t offset;
+	int rows, columns;
+};
 
 /*
  * The packed buffer: for every layer and direction the input matrices of all gates, then the recurrent ones, then the

@@ -27,16 +27,20 @@
 /* No caller needs to show more engine configurations than this. */
 #define GV_CONV_MAX_PLANS 16
 
-enum gv_conv_op { GV_CONV_FORWARD = 0, GV_CONV_DGRAD = 1, GV_CONV_WGRAD = 2 };
+enum gv_conv_op {
+	GV_CONV_FORWARD = 0,
+	GV_CONV_DGRAD = 1,
+	GV_CONV_WGRAD = 2
+};
 
 /* cudnnDataType_t, by its public numbers. */
 enum gv_conv_dtype {
-    GV_DTYPE_FLOAT = 0,
-    GV_DTYPE_DOUBLE = 1,
-    GV_DTYPE_HALF = 2,
-    GV_DTYPE_INT8 = 3,
-    GV_DTYPE_INT32 = 4,
-    GV_DTYPE_BFLOAT16 = 9
+	GV_DTYPE_FLOAT = 0,
+	GV_DTYPE_DOUBLE = 1,
+	GV_DTYPE_HALF = 2,
+	GV_DTYPE_INT8 = 3,
+	GV_DTYPE_INT32 = 4,
+	GV_DTYPE_BFLOAT16 = 9
 };
 
 /* cudnnBackendNumericalNote_t, by its public numbers, as bits of a mask. */
@@ -48,65 +52,65 @@ enum gv_conv_dtype {
 #define GV_NOTE_WINOGRAD (1u << 5)
 
 enum gv_workspace_source {
-    GV_WORKSPACE_PLANNED = 0,
-    GV_WORKSPACE_MODELLED = 1,
-    GV_WORKSPACE_BOUNDED = 2
+	GV_WORKSPACE_PLANNED = 0,
+	GV_WORKSPACE_MODELLED = 1,
+	GV_WORKSPACE_BOUNDED = 2
 };
 
 /* A tensor as its descriptor says: dim[0]=N dim[1]=C dim[2..]=spatial; for the
  * filter dim[0]=K dim[1]=C/groups. Strides are in elements; they hold the
  * layout (stride[1] == 1 with several channels: channels last). */
 struct gv_conv_tensor {
-    int32_t dtype;
-    int32_t dims; /* spatial + 2 */
-    int64_t dim[GV_CONV_MAX_DIMS];
-    int64_t stride[GV_CONV_MAX_DIMS];
-    int64_t alignment_bytes; /* 0: not told */
+	int32_t dtype;
+	int32_t dims; /* spatial + 2 */
+	int64_t dim[GV_CONV_MAX_DIMS];
+	int64_t stride[GV_CONV_MAX_DIMS];
+	int64_t alignment_bytes; /* 0: not told */
 };
 
 /* The device that is modelled and the library that the job believes to have. */
 struct gv_cudnn_device {
-    char name[96];
-    int32_t cc_major, cc_minor; /* compute capability */
-    int32_t sm_count;
-    int32_t cudnn_version;  /* as cudnnGetVersion: 8902, 90100, 91900 */
-    int32_t driver_version; /* as cuDriverGetVersion: 12040 */
-    int64_t total_bytes;
-    /* Any CUDA device attribute by its public number; must be callable from
+	char name[96];
+	int32_t cc_major, cc_minor; /* compute capability */
+	int32_t sm_count;
+	int32_t cudnn_version;  /* as cudnnGetVersion: 8902, 90100, 91900 */
+	int32_t driver_version; /* as cuDriverGetVersion: 12040 */
+	int64_t total_bytes;
+	/* Any CUDA device attribute by its public number; must be callable from
      * every thread and answer 0 for an unknown one. */
-    int64_t (*attribute)(int cuda_attribute);
-    /* The device description that cuDNN wrote on a real card (one line of
+	int64_t (*attribute)(int cuda_attribute);
+	/* The device description that cuDNN wrote on a real card (one line of
      * JSON), or NULL: it is then composed from the attributes. */
-    const char *description;
+	const char *description;
 };
 
 /* One convolution. Fill with zeroes first. Unused spatial slots stay 0. */
 struct gv_conv {
-    int32_t op;            /* enum gv_conv_op */
-    int32_t spatial;       /* 1, 2 or 3 */
-    int32_t compute_dtype; /* of the convolution descriptor */
-    int32_t mode;          /* cudnnConvolutionMode_t: 0 convolution, 1 cross correlation */
-    struct gv_conv_tensor x, w, y; /* for dgrad x is dx, for wgrad w is dw, y is dy */
-    int64_t pre_pad[GV_CONV_MAX_SPATIAL];
-    int64_t post_pad[GV_CONV_MAX_SPATIAL];
-    int64_t filter_stride[GV_CONV_MAX_SPATIAL];
-    int64_t dilation[GV_CONV_MAX_SPATIAL];
-    int64_t groups; /* 0: derive it as x.dim[1] / w.dim[1] */
+	int32_t op;            /* enum gv_conv_op */
+	int32_t spatial;       /* 1, 2 or 3 */
+	int32_t compute_dtype; /* of the convolution descriptor */
+	int32_t mode;          /* cudnnConvolutionMode_t: 0 convolution, 1 cross correlation */
+	struct gv_conv_tensor x, w, y; /* for dgrad x is dx, for wgrad w is dw, y is dy */
+	int64_t pre_pad[GV_CONV_MAX_SPATIAL];
+	int64_t post_pad[GV_CONV_MAX_SPATIAL];
+	int64_t filter_stride[GV_CONV_MAX_SPATIAL];
+	int64_t dilation[GV_CONV_MAX_SPATIAL];
+	int64_t groups; /* 0: derive it as x.dim[1] / w.dim[1] */
 };
 
 struct gv_plan {
-    int64_t workspace_bytes;
-    uint32_t notes; /* GV_NOTE_* */
-    int32_t source; /* enum gv_workspace_source */
+	int64_t workspace_bytes;
+	uint32_t notes; /* GV_NOTE_* */
+	int32_t source; /* enum gv_workspace_source */
 };
 
 /* What the process report says at the end. */
 struct gv_workspace_report {
-    int64_t planned, modelled, bounded; /* convolutions, each shape counted once */
-    int64_t max_workspace_bytes;        /* largest first plan */
-    int64_t max_high_bytes;             /* largest upper end of a first plan */
-    int64_t sum_workspace_bytes;        /* sums over distinct convolutions */
-    int64_t sum_high_bytes;
+	int64_t planned, modelled, bounded; /* convolutions, each shape counted once */
+	int64_t max_workspace_bytes;        /* largest first plan */
+	int64_t max_high_bytes;             /* largest upper end of a first plan */
+	int64_t sum_workspace_bytes;        /* sums over distinct convolutions */
+	int64_t sum_high_bytes;
 };
 
 /* Says which device and library are modelled; the struct is copied. Call it

@@ -9,6 +9,6 @@
 /* Writes the modelled plans and the upper end of the first one's interval;
  * returns the number of plans, at least 1. The convolution is well formed. */
 int gv_model_plans(const struct gv_cudnn_device *device, const struct gv_conv *conv, struct gv_plan *plans, int max,
-                   int64_t *high_bytes);
+		   int64_t *high_bytes);
 
 #endif

@@ -11,7 +11,7 @@
  * or 0 when there is no planner or it has no answer. The helper is started by
  * the first question. */
 int gv_planner_plans(const struct gv_cudnn_device *device, const char *key, int key_length,
-                     struct gv_plan *plans, int max);
+		     struct gv_plan *plans, int max);
 
 /* The version of the libcudnn that plans, or 0 while none does. */
 int gv_planner_version(void);

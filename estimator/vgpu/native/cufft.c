@@ -4,7 +4,10 @@
  */
 #include "gv.h"
 
-enum { LARGEST_DIRECT_FACTOR = 127, MAX_RANK = 3 };
+enum {
+	LARGEST_DIRECT_FACTOR = 127,
+	MAX_RANK = 3
+};
 
 GV_EXPORT int cufftCreate(int *plan)
 {
@@ -23,9 +26,16 @@ GV_EXPORT int cufftGetVersion(int *version)
 
 static size_t complex_bytes(int type)
 {
-	enum { REAL_DOUBLE = 1, REAL_HALF = 2, COMPLEX_DOUBLE = 5, COMPLEX_HALF = 6 };
+	enum {
+		REAL_DOUBLE = 1,
+		REAL_HALF = 2,
+		COMPLEX_DOUBLE = 5,
+		COMPLEX_HALF = 6
+	};
 
-	return type == REAL_DOUBLE || type == COMPLEX_DOUBLE ? 16 : type == REAL_HALF || type == COMPLEX_HALF ? 4 : 8;
+	return type == REAL_DOUBLE || type == COMPLEX_DOUBLE ? 16 :
+	       type == REAL_HALF || type == COMPLEX_HALF     ? 4 :
+							       8;
 }
 
 /* What one axis of n points takes while it is transformed, in points. */
@@ -45,7 +55,7 @@ static size_t points(int64_t n)
 }
 
 GV_EXPORT int cufftXtMakePlanMany(int plan, int rank, const int64_t *n, const int64_t *in_embed, int64_t in_stride, int64_t in_distance, int in_type,
-	const int64_t *out_embed, int64_t out_stride, int64_t out_distance, int out_type, int64_t batch, size_t *work_bytes, int execution_type)
+				  const int64_t *out_embed, int64_t out_stride, int64_t out_distance, int out_type, int64_t batch, size_t *work_bytes, int execution_type)
 {
 	size_t elements = (size_t)batch;
 
@@ -60,7 +70,11 @@ GV_EXPORT int cufftXtMakePlanMany(int plan, int rank, const int64_t *n, const in
 
 static int plan(int rank, const int *n, int type, int batch, size_t *work_bytes)
 {
-	enum { FIRST_DOUBLE = 0x69, DOUBLE_BYTES = 16, SINGLE_BYTES = 8 };
+	enum {
+		FIRST_DOUBLE = 0x69,
+		DOUBLE_BYTES = 16,
+		SINGLE_BYTES = 8
+	};
 	size_t elements = (size_t)batch;
 
 	for (int i = 0; i < rank && i < MAX_RANK; i++)
@@ -71,13 +85,13 @@ static int plan(int rank, const int *n, int type, int batch, size_t *work_bytes)
 }
 
 GV_EXPORT int cufftMakePlanMany(int handle, int rank, const int *n, const int *in_embed, int in_stride, int in_distance,
-	const int *out_embed, int out_stride, int out_distance, int type, int batch, size_t *work_bytes)
+				const int *out_embed, int out_stride, int out_distance, int type, int batch, size_t *work_bytes)
 {
 	return plan(rank, n, type, batch, work_bytes);
 }
 
 GV_EXPORT int cufftMakePlanMany64(int handle, int rank, const int64_t *n, const int64_t *in_embed, int64_t in_stride, int64_t in_distance,
-	const int64_t *out_embed, int64_t out_stride, int64_t out_distance, int type, int64_t batch, size_t *work_bytes)
+				  const int64_t *out_embed, int64_t out_stride, int64_t out_distance, int type, int64_t batch, size_t *work_bytes)
 {
 	int lengths[MAX_RANK] = {0};
 

@@ -16,10 +16,15 @@ GV_EXPORT int cusparseGetVersion(void *handle, int *version)
 
 GV_EXPORT int cusparseGetProperty(int kind, int *value)
 {
-	enum { MAJOR = 0, MINOR = 1 };
+	enum {
+		MAJOR = 0,
+		MINOR = 1
+	};
 	int version = gv_cuda_version();
 
-	*value = kind == MAJOR ? version / 1000 : kind == MINOR ? version % 1000 / 10 : 0;
+	*value = kind == MAJOR ? version / 1000 :
+		 kind == MINOR ? version % 1000 / 10 :
+				 0;
 	return 0;
 }
 

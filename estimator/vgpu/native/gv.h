@@ -38,8 +38,18 @@ enum {
 /* ---- the modelled device (profile.c) */
 
 enum gv_library {
-	GV_LIB_CUBLAS, GV_LIB_CUBLASLT, GV_LIB_CUDNN, GV_LIB_CUFFT, GV_LIB_CUSOLVER, GV_LIB_CUSPARSE, GV_LIB_CUSPARSELT,
-	GV_LIB_NCCL, GV_LIB_NVRTC, GV_LIB_NVSHMEM, GV_LIB_CUFILE, GV_LIBRARIES
+	GV_LIB_CUBLAS,
+	GV_LIB_CUBLASLT,
+	GV_LIB_CUDNN,
+	GV_LIB_CUFFT,
+	GV_LIB_CUSOLVER,
+	GV_LIB_CUSPARSE,
+	GV_LIB_CUSPARSELT,
+	GV_LIB_NCCL,
+	GV_LIB_NVRTC,
+	GV_LIB_NVSHMEM,
+	GV_LIB_CUFILE,
+	GV_LIBRARIES
 };
 
 /* A card of which the device is a slice (MIG); no slice where its profile is empty. */
@@ -97,7 +107,12 @@ GV_EXPORT bool gv_is_slice(void); /* whether the modelled device is one */
 
 /* ---- memory (memory.c) */
 
-enum gv_kind { GV_UNKNOWN = 0, GV_HOST = 1, GV_DEVICE = 2, GV_MANAGED = 3 };
+enum gv_kind {
+	GV_UNKNOWN = 0,
+	GV_HOST = 1,
+	GV_DEVICE = 2,
+	GV_MANAGED = 3
+};
 
 struct gv_block {
 	char *base;
@@ -139,7 +154,17 @@ GV_EXPORT double gv_device_milliseconds(void);
 /* ---- what the run used (counters.c) */
 
 /* Sizes that are a model, not the library's own answer. */
-enum gv_bound { GV_BOUND_CONV, GV_BOUND_RNN, GV_BOUND_CTC, GV_BOUND_NORM, GV_BOUND_FFT, GV_BOUND_SOLVER, GV_BOUND_SPARSE, GV_BOUND_DNN_GRAPH, GV_BOUNDS };
+enum gv_bound {
+	GV_BOUND_CONV,
+	GV_BOUND_RNN,
+	GV_BOUND_CTC,
+	GV_BOUND_NORM,
+	GV_BOUND_FFT,
+	GV_BOUND_SOLVER,
+	GV_BOUND_SPARSE,
+	GV_BOUND_DNN_GRAPH,
+	GV_BOUNDS
+};
 
 struct gv_unanswered {
 	const char *name;

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_NAMES = 1 << 14, MAX_NAMES = 1 << 19 };
+enum {
+	FIRST_NAMES = 1 << 14,
+	MAX_NAMES = 1 << 19
+};
 
 /* What the mangled name of a kernel has in it that compares, or that holds for all. */
 static const char *const true_kernels[] = {"15and_kernel_cuda", "ompare", "itwise_and", "itwiseAnd", "logical_and", "MulFunctorIb"};
@@ -17,7 +20,10 @@ static const char *const true_kernels[] = {"15and_kernel_cuda", "ompare", "itwis
 static const char prefix[] = "_ZN2at6native";
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct { const void *function; const char *name; } *names;
+static struct {
+	const void *function;
+	const char *name;
+} *names;
 static size_t count, room;
 static _Thread_local const void *last;
 static bool checks_pass;

@@ -15,7 +15,12 @@
 
 typedef struct object object;
 
-enum { TRACE_LINE = 2, FIRST_SLOTS = 1 << 14, MOST_CODES = 1 << 20, MOST_LINE = 1 << 20 };
+enum {
+	TRACE_LINE = 2,
+	FIRST_SLOTS = 1 << 14,
+	MOST_CODES = 1 << 20,
+	MOST_LINE = 1 << 20
+};
 
 /* The code of a function: whether it is the program's own, and a bit for each line that was told. */
 struct code {
@@ -145,11 +150,18 @@ static int follow(object *layer, object *frame, int what, object *unused)
 /* From here on in the thread that calls; layer(code, line) is asked, and told. */
 GV_EXPORT bool gresize_vgpu_follow_lines(object *layer)
 {
-	static const struct { void **to; const char *name; } wanted[] = {
-		{ (void **)&python.line, "PyFrame_GetLineNumber" }, { (void **)&python.attribute, "PyObject_GetAttrString" },
-		{ (void **)&python.call, "PyObject_CallFunction" }, { (void **)&python.is_true, "PyObject_IsTrue" },
-		{ (void **)&python.keep, "Py_IncRef" }, { (void **)&python.drop, "Py_DecRef" },
-		{ (void **)&python.clear, "PyErr_Clear" }, { (void **)&python.set_trace, "PyEval_SetTrace" },
+	static const struct {
+		void **to;
+		const char *name;
+	} wanted[] = {
+		{(void **)&python.line, "PyFrame_GetLineNumber"},
+		{(void **)&python.attribute, "PyObject_GetAttrString"},
+		{(void **)&python.call, "PyObject_CallFunction"},
+		{(void **)&python.is_true, "PyObject_IsTrue"},
+		{(void **)&python.keep, "Py_IncRef"},
+		{(void **)&python.drop, "Py_DecRef"},
+		{(void **)&python.clear, "PyErr_Clear"},
+		{(void **)&python.set_trace, "PyEval_SetTrace"},
 	};
 
 	for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)

@@ -15,7 +15,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, CHUNK_BYTES = 32 << 20, ARENA_TIMES_CAPACITY = 8, MAX_OFFERED = 256 };
+enum {
+	PAGE_BYTES = 4096,
+	CHUNK_BYTES = 32 << 20,
+	ARENA_TIMES_CAPACITY = 8,
+	MAX_OFFERED = 256
+};
 /* PyTorch takes smaller requests than this in segments of other sizes, which tell nothing. */
 #define LEAST_OFFERED ((int64_t)(10 * GV_MIB))
 
@@ -35,7 +40,11 @@ static bool loaded[GV_MAX_DEVICES][GV_LIBRARIES];
 static int64_t offered[MAX_OFFERED];
 static size_t offered_count;
 /* The last request of this thread, if it was refused: PyTorch gives back its cache and asks for the same once more. */
-static __thread struct { int device; int64_t bytes; bool workspace; } refused;
+static __thread struct {
+	int device;
+	int64_t bytes;
+	bool workspace;
+} refused;
 
 static size_t round_up(size_t n, size_t to)
 {

@@ -7,12 +7,18 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { INVALID_ARGUMENT = 4, MOST_RANKS = 1 << 20 };
+enum {
+	INVALID_ARGUMENT = 4,
+	MOST_RANKS = 1 << 20
+};
 struct unique_id { char bytes[EXCHANGE_ID_BYTES]; };
 
 /* ---- which ranks exist as processes */
 
-static __thread struct { int ranks; bool *present; } coming;
+static __thread struct {
+	int ranks;
+	bool *present;
+} coming;
 
 /*
  * Told by the Python layer before a communicator is made on this thread, where only some ranks of the job are run: 1 for each
@@ -100,7 +106,7 @@ GV_EXPORT int ncclGetUniqueId(struct unique_id *id)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	memset(id, 0, sizeof *id);
 	snprintf(id->bytes, sizeof id->bytes, "gresize-%d-%u-%lld.%09ld", (int)getpid(), __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED),
-		(long long)t.tv_sec, t.tv_nsec);
+		 (long long)t.tv_sec, t.tv_nsec);
 	return 0;
 }
 
@@ -144,7 +150,11 @@ GV_EXPORT int ncclCommInitAll(struct communicator **out, int devices, const int 
 
 enum { NO_COLOR = -1 };
 struct split_call { int color, key; };
-struct split_result { const struct communicator *parent; struct split_call mine; int ranks, rank; };
+struct split_result {
+	const struct communicator *parent;
+	struct split_call mine;
+	int ranks, rank;
+};
 
 static void take_split(void *context, int rank, const void *data)
 {
@@ -171,7 +181,7 @@ GV_EXPORT int ncclCommSplit(struct communicator *parent, int color, int key, str
 		return 0;
 	memcpy(id.bytes, parent->id, sizeof id.bytes);
 	snprintf(id.bytes + EXCHANGE_ID_BYTES / 2, EXCHANGE_ID_BYTES / 2, "%.20s/%llu/%d", parent->id + EXCHANGE_ID_BYTES / 2,
-		(unsigned long long)parent->splits, color);
+		 (unsigned long long)parent->splits, color);
 	return new_communicator(out, s.ranks, &id, s.rank);
 }
 
@@ -185,7 +195,7 @@ GV_EXPORT int ncclCommShrink(struct communicator *parent, int *excluded, int cou
 		before += excluded[i] < parent->rank;
 	memcpy(id.bytes, parent->id, sizeof id.bytes);
 	snprintf(id.bytes + EXCHANGE_ID_BYTES / 2, EXCHANGE_ID_BYTES / 2, "%.20s/%llu/shrunk", parent->id + EXCHANGE_ID_BYTES / 2,
-		(unsigned long long)parent->splits);
+		 (unsigned long long)parent->splits);
 	return new_communicator(out, parent->ranks - count, &id, parent->rank - before);
 }
 

@@ -8,9 +8,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INT8, UINT8, INT32, UINT32, INT64, UINT64, HALF, FLOAT, DOUBLE, BFLOAT16, FP8_E4M3, FP8_E5M2, TYPES };
-enum { SUM, PRODUCT, MAXIMUM, MINIMUM, AVERAGE, OPERATIONS };
-enum { INVALID_ARGUMENT = 4, ALWAYS_MEET_BYTES = GV_SMALL_READ_BYTES };
+enum {
+	INT8,
+	UINT8,
+	INT32,
+	UINT32,
+	INT64,
+	UINT64,
+	HALF,
+	FLOAT,
+	DOUBLE,
+	BFLOAT16,
+	FP8_E4M3,
+	FP8_E5M2,
+	TYPES
+};
+enum {
+	SUM,
+	PRODUCT,
+	MAXIMUM,
+	MINIMUM,
+	AVERAGE,
+	OPERATIONS
+};
+enum {
+	INVALID_ARGUMENT = 4,
+	ALWAYS_MEET_BYTES = GV_SMALL_READ_BYTES
+};
 
 static size_t type_bytes(int type)
 {
@@ -21,7 +45,7 @@ static size_t type_bytes(int type)
 
 /* ---- arithmetic on values that are known */
 
-#define REDUCE(name, type)                                                                  \
+#define REDUCE(name, type)                                                                   \
 	static void reduce_##name(void *into, const void *from, size_t count, int operation) \
 	{                                                                                    \
 		type *a = into;                                                              \
@@ -35,7 +59,7 @@ static size_t type_bytes(int type)
 			}                                                                    \
 		}                                                                            \
 	}                                                                                    \
-	static void divide_##name(void *into, size_t count, int ranks)                      \
+	static void divide_##name(void *into, size_t count, int ranks)                       \
 	{                                                                                    \
 		type *a = into;                                                              \
 		for (size_t i = 0; i < count; i++)                                           \
@@ -55,14 +79,29 @@ static const struct {
 	void (*reduce)(void *, const void *, size_t, int);
 	void (*divide)(void *, size_t, int);
 } arithmetic[TYPES] = {
-	[INT8] = {reduce_int8, divide_int8}, [UINT8] = {reduce_uint8, divide_uint8}, [INT32] = {reduce_int32, divide_int32},
-	[UINT32] = {reduce_uint32, divide_uint32}, [INT64] = {reduce_int64, divide_int64}, [UINT64] = {reduce_uint64, divide_uint64},
-	[FLOAT] = {reduce_float, divide_float}, [DOUBLE] = {reduce_double, divide_double},
+	[INT8] = {reduce_int8, divide_int8},
+	[UINT8] = {reduce_uint8, divide_uint8},
+	[INT32] = {reduce_int32, divide_int32},
+	[UINT32] = {reduce_uint32, divide_uint32},
+	[INT64] = {reduce_int64, divide_int64},
+	[UINT64] = {reduce_uint64, divide_uint64},
+	[FLOAT] = {reduce_float, divide_float},
+	[DOUBLE] = {reduce_double, divide_double},
 };
 
 /* ---- one call */
 
-enum kind { ALL_REDUCE, REDUCE_TO_ROOT, ALL_GATHER, REDUCE_SCATTER, BROADCAST, GATHER, ALL_TO_ALL, SEND, RECEIVE };
+enum kind {
+	ALL_REDUCE,
+	REDUCE_TO_ROOT,
+	ALL_GATHER,
+	REDUCE_SCATTER,
+	BROADCAST,
+	GATHER,
+	ALL_TO_ALL,
+	SEND,
+	RECEIVE
+};
 
 struct call {
 	enum kind kind;
@@ -118,7 +157,11 @@ static void begin(struct call *call, const char *from)
 }
 
 /* fetch is what a rank gave to this call; a rank that is not there has the lowest that is as its stand-in. */
-struct answers { int stand_in; bool stand_in_known; char *stand_in_data, *scratch; };
+struct answers {
+	int stand_in;
+	bool stand_in_known;
+	char *stand_in_data, *scratch;
+};
 
 static bool fetch(const struct call *call, struct answers *a, int rank, const char **data)
 {

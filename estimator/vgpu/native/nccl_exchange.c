@@ -18,13 +18,29 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_PATH = 4096, COLLECTIVE_ENTRIES = 64, SEND_ENTRIES = 8, HEAD_BYTES = 4096 };
-enum { FIRST_NAP_MICROS = 50, LONGEST_NAP_MICROS = 2000, JOIN_SECONDS = 60, LIVENESS_MICROS = 100000 };
+enum {
+	MOST_PATH = 4096,
+	COLLECTIVE_ENTRIES = 64,
+	SEND_ENTRIES = 8,
+	HEAD_BYTES = 4096
+};
+enum {
+	FIRST_NAP_MICROS = 50,
+	LONGEST_NAP_MICROS = 2000,
+	JOIN_SECONDS = 60,
+	LIVENESS_MICROS = 100000
+};
 #define ENTRY_BYTES (EXCHANGE_MOST_BYTES + HEAD_BYTES)
 
-enum { STATE_JOINED = 1, STATE_LEFT = 2 };
+enum {
+	STATE_JOINED = 1,
+	STATE_LEFT = 2
+};
 struct area_head { uint32_t state, pid; };
-struct entry_head { uint64_t number; uint32_t bytes, known; };
+struct entry_head {
+	uint64_t number;
+	uint32_t bytes, known;
+};
 
 struct exchange {
 	int file, ranks, rank;
@@ -110,7 +126,7 @@ struct exchange *exchange_open(const char id[EXCHANGE_ID_BYTES], int ranks, int 
 	if (n < 0 || n >= MOST_PATH || (mkdir(path, 0700) != 0 && errno != EEXIST))
 		return NULL;
 	n = snprintf(path, sizeof path, "%s/ranks/comm-%016llx%016llx", directory, (unsigned long long)fnv(id, EXCHANGE_ID_BYTES, 0),
-		(unsigned long long)fnv(id, EXCHANGE_ID_BYTES, 0x9e3779b97f4a7c15ULL));
+		     (unsigned long long)fnv(id, EXCHANGE_ID_BYTES, 0x9e3779b97f4a7c15ULL));
 	if (n < 0 || n >= MOST_PATH)
 		return NULL;
 	x = calloc(1, sizeof *x + (size_t)ranks * sizeof *x->present);

@@ -21,7 +21,11 @@ void exchange_post(struct exchange *x, uint64_t number, const void *data, size_t
 /* exchange_send does so for one receiver, with numbers of their own. */
 void exchange_send(struct exchange *x, int to, uint64_t number, const void *data, size_t bytes);
 
-enum exchange_answer { EXCHANGE_KNOWN, EXCHANGE_NOT_KNOWN, EXCHANGE_ABSENT };
+enum exchange_answer {
+	EXCHANGE_KNOWN,
+	EXCHANGE_NOT_KNOWN,
+	EXCHANGE_ABSENT
+};
 
 /* exchange_fetch waits for what another rank posts; it gives up when that rank is not there, has ended, or never comes. */
 enum exchange_answer exchange_fetch(struct exchange *x, int from, uint64_t number, void *data, size_t bytes);

@@ -90,7 +90,10 @@ GV_EXPORT int nvmlShutdown(void) { return NVML_OK; }
 
 GV_EXPORT const char *nvmlErrorString(int error)
 {
-	return error == NVML_OK ? "Success" : error == NVML_NOT_SUPPORTED ? "Not Supported" : error == NVML_NOT_FOUND ? "Not Found" : "Invalid Argument";
+	return error == NVML_OK            ? "Success" :
+	       error == NVML_NOT_SUPPORTED ? "Not Supported" :
+	       error == NVML_NOT_FOUND     ? "Not Found" :
+					     "Invalid Argument";
 }
 
 GV_EXPORT int nvmlSystemGetDriverVersion(char *out, unsigned bytes)
@@ -227,7 +230,10 @@ GV_EXPORT int nvmlDeviceGetPciInfo_v3(void *handle, struct pci_info *out)
 /* A card that is in no fabric of NVLink: the state is zero, and so is all behind the struct's version, which holds its size. */
 GV_EXPORT int nvmlDeviceGetGpuFabricInfoV(void *handle, unsigned *info)
 {
-	enum { SIZE_MASK = 0xffffff, MOST_BYTES = 256 };
+	enum {
+		SIZE_MASK = 0xffffff,
+		MOST_BYTES = 256
+	};
 	size_t bytes = info[0] & SIZE_MASK;
 
 	if (bytes > sizeof *info && bytes <= MOST_BYTES)
@@ -236,7 +242,10 @@ GV_EXPORT int nvmlDeviceGetGpuFabricInfoV(void *handle, unsigned *info)
 }
 
 struct memory_info { uint64_t total, available, used; };
-struct memory_info_v2 { unsigned version; uint64_t total, reserved, available, used; };
+struct memory_info_v2 {
+	unsigned version;
+	uint64_t total, reserved, available, used;
+};
 
 GV_EXPORT int nvmlDeviceGetMemoryInfo(void *handle, struct memory_info *out)
 {
@@ -293,7 +302,11 @@ GV_EXPORT int nvmlDeviceGetNvLinkState(void *handle, unsigned link, unsigned *ac
 GV_EXPORT int nvmlDeviceGetNvLinkRemoteDeviceType(void *handle, unsigned link, unsigned *kind) { return NVML_NOT_SUPPORTED; }
 GV_EXPORT int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *handle, unsigned link, void *info) { return NVML_NOT_SUPPORTED; }
 
-struct process { unsigned pid; uint64_t used_bytes; unsigned gpu_instance, compute_instance; };
+struct process {
+	unsigned pid;
+	uint64_t used_bytes;
+	unsigned gpu_instance, compute_instance;
+};
 
 /* This process is the only one on the device. */
 GV_EXPORT int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, struct process *out)
@@ -316,7 +329,10 @@ GV_EXPORT int nvmlDeviceGetComputeRunningProcesses_v2(void *handle, unsigned *co
 }
 
 /* The first form has no instance numbers. */
-struct process_v1 { unsigned pid; uint64_t used_bytes; };
+struct process_v1 {
+	unsigned pid;
+	uint64_t used_bytes;
+};
 
 GV_EXPORT int nvmlDeviceGetComputeRunningProcesses(void *handle, unsigned *count, struct process_v1 *out)
 {

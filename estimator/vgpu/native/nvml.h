@@ -5,7 +5,11 @@
 #include "gv.h"
 
 enum {
-	NVML_OK = 0, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NOT_FOUND = 6, NVML_INSUFFICIENT_SIZE = 7
+	NVML_OK = 0,
+	NVML_INVALID_ARGUMENT = 2,
+	NVML_NOT_SUPPORTED = 3,
+	NVML_NOT_FOUND = 6,
+	NVML_INSUFFICIENT_SIZE = 7
 };
 
 /* A handle is of a card, or of a slice; all slices are of one card. */

@@ -3,7 +3,13 @@
 
 #include <string.h>
 
-enum { FIRST_GPU_INSTANCE = 1, COMPUTE_INSTANCE = 0, MOST_SLICES = 7, MODE_DISABLED = 0, MODE_ENABLED = 1 };
+enum {
+	FIRST_GPU_INSTANCE = 1,
+	COMPUTE_INSTANCE = 0,
+	MOST_SLICES = 7,
+	MODE_DISABLED = 0,
+	MODE_ENABLED = 1
+};
 
 /* Cards that can be cut: data-centre cards from compute capability 8.0 on, whose number ends in 0; others (8.6, 8.9) cannot. */
 static bool can_be_cut(void)

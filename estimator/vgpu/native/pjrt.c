@@ -15,13 +15,34 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_PATH = 4096, MAX_COMPUTATIONS = 4096, KNOWN_MAJOR = 0 };
+enum {
+	MAX_PATH = 4096,
+	MAX_COMPUTATIONS = 4096,
+	KNOWN_MAJOR = 0
+};
 
 /* Places in the table. */
 enum {
-	ERROR_DESTROY = 0, CLIENT_COMPILE = 20, BUFFER_FROM_HOST = 22, EXECUTABLE_DESTROY = 40, EXECUTABLE_NAME = 41, EXECUTABLE_OUTPUTS = 44, LOADED_DESTROY = 50,
-	LOADED_GET_EXECUTABLE = 51, LOADED_EXECUTE = 55, BUFFER_DESTROY = 58, BUFFER_BYTES = 64, BUFFER_DEVICE = 65, BUFFER_DELETE = 67, BUFFER_IS_DELETED = 68,
-	BUFFER_TO_HOST = 70, BUFFER_ON_CPU = 71, BUFFER_ADDRESS = 73, NEEDED, EXECUTABLE_MEMORY = 96, KNOWN
+	ERROR_DESTROY = 0,
+	CLIENT_COMPILE = 20,
+	BUFFER_FROM_HOST = 22,
+	EXECUTABLE_DESTROY = 40,
+	EXECUTABLE_NAME = 41,
+	EXECUTABLE_OUTPUTS = 44,
+	LOADED_DESTROY = 50,
+	LOADED_GET_EXECUTABLE = 51,
+	LOADED_EXECUTE = 55,
+	BUFFER_DESTROY = 58,
+	BUFFER_BYTES = 64,
+	BUFFER_DEVICE = 65,
+	BUFFER_DELETE = 67,
+	BUFFER_IS_DELETED = 68,
+	BUFFER_TO_HOST = 70,
+	BUFFER_ON_CPU = 71,
+	BUFFER_ADDRESS = 73,
+	NEEDED,
+	EXECUTABLE_MEMORY = 96,
+	KNOWN
 };
 
 /* Every function takes a struct that begins with its own size and returns an error, or nothing. */
@@ -30,25 +51,67 @@ typedef void *function(void *arguments);
 struct api {
 	size_t struct_size;
 	void *extensions;
-	struct { size_t struct_size; void *extensions; int major, minor; } version;
+	struct {
+		size_t struct_size;
+		void *extensions;
+		int major, minor;
+	} version;
 	function *functions[KNOWN]; /* of an older release the last are not there */
 };
 
-struct error_arguments { size_t struct_size; void *extensions, *error; };
+struct error_arguments {
+	size_t struct_size;
+	void *extensions, *error;
+};
 struct execute_arguments {
 	size_t struct_size;
 	void *extensions, *executable, *options, ***arguments;
 	size_t devices, count;
 	void ***outputs;
 };
-struct outputs_arguments { size_t struct_size; void *extensions, *executable; size_t count; };
-struct from_host_arguments { size_t struct_size; void *extensions, *before[12], *buffer; };
-struct buffer_arguments { size_t struct_size; void *extensions, *buffer; union { size_t bytes; void *device; bool is; uintptr_t address; } out; };
-struct executable_arguments { size_t struct_size; void *extensions, *loaded, *executable; };
-struct destroy_arguments { size_t struct_size; void *extensions, *executable; };
-struct name_arguments { size_t struct_size; void *extensions, *executable; const char *name; size_t length; };
-struct memory_arguments { size_t struct_size; void *extensions, *executable; int64_t code, argument, output, alias, temporary, rest[27]; }; /* room for what newer releases add */
-struct copy_arguments { size_t struct_size; void *extensions, *buffer, *layout, *to; size_t bytes; };
+struct outputs_arguments {
+	size_t struct_size;
+	void *extensions, *executable;
+	size_t count;
+};
+struct from_host_arguments {
+	size_t struct_size;
+	void *extensions, *before[12], *buffer;
+};
+struct buffer_arguments {
+	size_t struct_size;
+	void *extensions, *buffer;
+	union {
+		size_t bytes;
+		void *device;
+		bool is;
+		uintptr_t address;
+	} out;
+};
+struct executable_arguments {
+	size_t struct_size;
+	void *extensions, *loaded, *executable;
+};
+struct destroy_arguments {
+	size_t struct_size;
+	void *extensions, *executable;
+};
+struct name_arguments {
+	size_t struct_size;
+	void *extensions, *executable;
+	const char *name;
+	size_t length;
+};
+struct memory_arguments {
+	size_t struct_size;
+	void *extensions, *executable;
+	int64_t code, argument, output, alias, temporary, rest[27];
+}; /* room for what newer releases add */
+struct copy_arguments {
+	size_t struct_size;
+	void *extensions, *buffer, *layout, *to;
+	size_t bytes;
+};
 
 /* The Python layer reads these: report.py has the same. */
 struct computation {
@@ -124,7 +187,10 @@ static bool asked(unsigned at, const void *buffer, struct buffer_arguments *answ
 	return succeeds(at, answer);
 }
 
-struct array { uint64_t address; int64_t bytes; };
+struct array {
+	uint64_t address;
+	int64_t bytes;
+};
 
 /* Whether an array has memory of the card whose arrays are recorded, and where. */
 static bool on_card(const void *buffer, struct array *a)

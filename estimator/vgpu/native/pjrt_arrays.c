@@ -6,7 +6,10 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { MAX_EVENTS = 1 << 19, MAX_LIVE = 1 << 17 };
+enum {
+	MAX_EVENTS = 1 << 19,
+	MAX_LIVE = 1 << 17
+};
 
 /* The Python layer reads these: arrays.py has the same. */
 struct array_event {

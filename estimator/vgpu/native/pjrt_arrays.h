@@ -4,7 +4,14 @@
 
 #include <stdint.h>
 
-enum gv_array_kind { GV_ARRAY_MOVED = 1, GV_ARRAY_MADE, GV_ARRAY_USED, GV_ARRAY_GONE, GV_EXECUTION_BEGINS, GV_EXECUTION_ENDS };
+enum gv_array_kind {
+	GV_ARRAY_MOVED = 1,
+	GV_ARRAY_MADE,
+	GV_ARRAY_USED,
+	GV_ARRAY_GONE,
+	GV_EXECUTION_BEGINS,
+	GV_EXECUTION_ENDS
+};
 
 /* An array was moved to the card by the program, made by a computation, used by one as an argument. handle is XLA's name of the array. */
 void gv_array_moved(const void *handle, uint64_t address, int64_t bytes);

@@ -23,6 +23,7 @@ static struct gv_profile profile = {
 	.cuda_driver_version = 13020,
 	.total_bytes = 85017493504,
 	.context_bytes = 500 * GV_MIB,
+	/* clang-format off */
 	.attribute = {
 		[1] = 1024, [2] = 1024, [3] = 1024, [4] = 64,           /* threads a block, block size x y z */
 		[5] = 2147483647, [6] = 65535, [7] = 65535,             /* grid size x y z */
@@ -41,13 +42,22 @@ static struct gv_profile profile = {
 		[111] = 1024, [112] = 1, [113] = 1, [114] = 1, [115] = 1, [116] = 1,
 		[117] = 1, [118] = 100, [119] = 1, [120] = 1, [121] = 1, [125] = 1, [126] = 4, [132] = 1,
 	},
+	/* clang-format on */
 	.devices = 1,
 };
 
 static const char *const library_names[GV_LIBRARIES] = {
-	[GV_LIB_CUBLAS] = "cublas", [GV_LIB_CUBLASLT] = "cublaslt", [GV_LIB_CUDNN] = "cudnn", [GV_LIB_CUFFT] = "cufft",
-	[GV_LIB_CUSOLVER] = "cusolver", [GV_LIB_CUSPARSE] = "cusparse", [GV_LIB_CUSPARSELT] = "cusparselt", [GV_LIB_NCCL] = "nccl",
-	[GV_LIB_NVRTC] = "nvrtc", [GV_LIB_NVSHMEM] = "nvshmem", [GV_LIB_CUFILE] = "cufile",
+	[GV_LIB_CUBLAS] = "cublas",
+	[GV_LIB_CUBLASLT] = "cublaslt",
+	[GV_LIB_CUDNN] = "cudnn",
+	[GV_LIB_CUFFT] = "cufft",
+	[GV_LIB_CUSOLVER] = "cusolver",
+	[GV_LIB_CUSPARSE] = "cusparse",
+	[GV_LIB_CUSPARSELT] = "cusparselt",
+	[GV_LIB_NCCL] = "nccl",
+	[GV_LIB_NVRTC] = "nvrtc",
+	[GV_LIB_NVSHMEM] = "nvshmem",
+	[GV_LIB_CUFILE] = "cufile",
 };
 
 static struct gv_once loaded;
@@ -122,8 +132,11 @@ static void set_key(const char *key, const char *value)
 	int64_t number, attribute;
 	enum gv_library library;
 
-	char *text = !strcmp(key, "name") ? profile.name : !strcmp(key, "driver_version") ? profile.driver_version :
-		!strcmp(key, "mig_profile") ? profile.slice.profile : !strcmp(key, "mig_card") ? profile.slice.card : NULL;
+	char *text = !strcmp(key, "name")           ? profile.name :
+		     !strcmp(key, "driver_version") ? profile.driver_version :
+		     !strcmp(key, "mig_profile")    ? profile.slice.profile :
+		     !strcmp(key, "mig_card")       ? profile.slice.card :
+						      NULL;
 
 	if (text) {
 		copy_text(text, value);
@@ -260,7 +273,9 @@ static void load(void)
 		profile.total_bytes = (uint64_t)capacity;
 	if (profile.context_bytes > profile.total_bytes)
 		profile.context_bytes = profile.total_bytes;
-	profile.physical_devices = count < 0 ? 0 : count > GV_MAX_DEVICES ? GV_MAX_DEVICES : (int)count;
+	profile.physical_devices = count < 0              ? 0 :
+				   count > GV_MAX_DEVICES ? GV_MAX_DEVICES :
+							    (int)count;
 	profile.devices = visible(profile.physical_devices);
 	if (gv_is_slice() && profile.devices > 1) /* CUDA shows a process the first slice alone */
 		profile.devices = 1;
@@ -321,7 +336,7 @@ void gv_uuid(int physical, unsigned char uuid[16])
 static void write_uuid(const char *prefix, const unsigned char u[16], char out[GV_UUID_TEXT])
 {
 	snprintf(out, GV_UUID_TEXT, "%s-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", prefix,
-		u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
 }
 
 void gv_uuid_text(int physical, char out[GV_UUID_TEXT])

@@ -11,7 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PATH = 4096, MAX_LINE = 1024, VERSION_PARTS = 3 };
+enum {
+	MAX_PATH = 4096,
+	MAX_LINE = 1024,
+	VERSION_PARTS = 3
+};
 
 struct version { int part[VERSION_PARTS]; };
 
@@ -130,8 +134,13 @@ static void read_metadata(const char *site, const char *package)
 /* read_installed takes the version of an NVIDIA package from the name of its folder: nvidia_cudnn_cu12-9.8.0.87.dist-info. */
 static void read_installed(const char *folder)
 {
-	static const struct { const char *package; struct version *version; } packages[] = {
-		{"nvidia_cuda_runtime", &release.runtime}, {"nvidia_cudnn_cu", &release.cudnn}, {"nvidia_nccl_cu", &release.nccl},
+	static const struct {
+		const char *package;
+		struct version *version;
+	} packages[] = {
+		{"nvidia_cuda_runtime", &release.runtime},
+		{"nvidia_cudnn_cu", &release.cudnn},
+		{"nvidia_nccl_cu", &release.nccl},
 	};
 	const char *dash = strchr(folder, '-');
 

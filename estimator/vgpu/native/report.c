@@ -16,8 +16,14 @@
 enum { MAX_PATH = 4096 };
 
 static const char *const bound_names[GV_BOUNDS] = {
-	[GV_BOUND_CONV] = "conv", [GV_BOUND_RNN] = "rnn", [GV_BOUND_CTC] = "ctc", [GV_BOUND_NORM] = "norm", [GV_BOUND_FFT] = "fft",
-	[GV_BOUND_SOLVER] = "solver", [GV_BOUND_SPARSE] = "sparse", [GV_BOUND_DNN_GRAPH] = "dnn_graph",
+	[GV_BOUND_CONV] = "conv",
+	[GV_BOUND_RNN] = "rnn",
+	[GV_BOUND_CTC] = "ctc",
+	[GV_BOUND_NORM] = "norm",
+	[GV_BOUND_FFT] = "fft",
+	[GV_BOUND_SOLVER] = "solver",
+	[GV_BOUND_SPARSE] = "sparse",
+	[GV_BOUND_DNN_GRAPH] = "dnn_graph",
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* one report is written at a time */
@@ -53,9 +59,9 @@ static void write_devices(FILE *f)
 	for (int d = 0; d < gv_profile()->devices; d++) {
 		struct gv_memory_counters c = gv_memory_counters(d);
 		say(f, "%s{\"index\":%d,\"total_bytes\":%llu,\"context_bytes\":%llu,\"in_use_bytes\":%llu,\"peak_bytes\":%llu,\"allocations\":%llu,\"refused\":%llu,\"host_refused\":%llu,\"passed_over\":%llu}",
-			separator, d, (unsigned long long)gv_profile()->total_bytes, (unsigned long long)gv_profile()->context_bytes,
-			(unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused, (unsigned long long)c.host_refused,
-			(unsigned long long)c.passed_over);
+		    separator, d, (unsigned long long)gv_profile()->total_bytes, (unsigned long long)gv_profile()->context_bytes,
+		    (unsigned long long)c.used_bytes, (unsigned long long)c.peak_bytes, (unsigned long long)c.allocations, (unsigned long long)c.refused, (unsigned long long)c.host_refused,
+		    (unsigned long long)c.passed_over);
 		separator = ",";
 	}
 	say(f, "],");
@@ -78,14 +84,14 @@ static void write_usage(FILE *f, const struct gv_counts *counts)
 		if (!counts->bounds[i].calls)
 			continue;
 		say(f, "%s\"%s\":{\"calls\":%llu,\"largest_bytes\":%llu}", separator, bound_names[i],
-			(unsigned long long)counts->bounds[i].calls, (unsigned long long)counts->bounds[i].largest);
+		    (unsigned long long)counts->bounds[i].calls, (unsigned long long)counts->bounds[i].largest);
 		separator = ",";
 	}
 	say(f, "},\"communicators\":[");
 	separator = "";
 	for (int i = 0; i < GV_COMMUNICATOR_SIZES && counts->communicators[i].made; i++) {
 		say(f, "%s{\"ranks\":%d,\"made\":%llu,\"peers\":%llu}", separator, counts->communicators[i].ranks,
-			(unsigned long long)counts->communicators[i].made, (unsigned long long)counts->communicators[i].peers);
+		    (unsigned long long)counts->communicators[i].made, (unsigned long long)counts->communicators[i].peers);
 		separator = ",";
 	}
 	say(f, "],\"unanswered\":{");
@@ -115,10 +121,10 @@ static void write_report(const char *directory)
 	}
 	whole = true;
 	say(f, "{\"schema\":\"gresize.vgpu.native/1\",\"pid\":%d,\"ppid\":%d,\"torch\":\"%s\",\"cuda\":%d,\"cudnn\":%d,\"nccl\":%d,",
-		(int)getpid(), (int)getppid(), gv_torch_version(), gv_cuda_version(), gv_cudnn_version(), gv_nccl_version());
+	    (int)getpid(), (int)getppid(), gv_torch_version(), gv_cuda_version(), gv_cudnn_version(), gv_nccl_version());
 	say(f, "\"launches\":%llu,\"values_read_back\":%llu,\"arrays_read_back\":%llu,\"true_reads\":%llu,\"pinned_peak_bytes\":%llu,",
-		(unsigned long long)gv_launches(), (unsigned long long)counts.small_reads, (unsigned long long)counts.large_reads,
-		(unsigned long long)counts.true_reads, (unsigned long long)gv_pinned_peak_bytes());
+	    (unsigned long long)gv_launches(), (unsigned long long)counts.small_reads, (unsigned long long)counts.large_reads,
+	    (unsigned long long)counts.true_reads, (unsigned long long)gv_pinned_peak_bytes());
 	write_devices(f);
 	write_usage(f, &counts);
 	say(f, "}\n");

@@ -41,7 +41,10 @@ enum { GV_COMMUNICATOR_SIZES = 16 };
 struct gv_counts {
 	uint64_t handles[GV_LIBRARIES];
 	struct { uint64_t calls, largest; } bounds[GV_BOUNDS];
-	struct { int ranks; uint64_t made, peers; } communicators[GV_COMMUNICATOR_SIZES];
+	struct {
+		int ranks;
+		uint64_t made, peers;
+	} communicators[GV_COMMUNICATOR_SIZES];
 	uint64_t small_reads, large_reads, true_reads, checks;
 	struct gv_unanswered *unanswered; /* only grows, but in a forked child */
 };
@@ -53,6 +56,10 @@ void gv_count_handle(enum gv_library library);
 void gv_memory_fork(int stage);
 void gv_copy_fork(int stage);
 void gv_counters_fork(int stage);
-enum { GV_FORK_PREPARE, GV_FORK_PARENT, GV_FORK_CHILD };
+enum {
+	GV_FORK_PREPARE,
+	GV_FORK_PARENT,
+	GV_FORK_CHILD
+};
 
 #endif

@@ -18,7 +18,10 @@
 
 extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
-enum { CACHE = 8192, PLACES = 1024 };
+enum {
+	CACHE = 8192,
+	PLACES = 1024
+};
 
 static uint64_t others[CACHE]; /* places that are nobody's of ours */
 static uint64_t noted[PLACES];

@@ -52,7 +52,7 @@ int main(void)
 		for (int d = -1; d < 6; d++)
 			sum += gv_visible(gv_physical(d)) > 4;
 		printf("%d %d %llu %llu %zu %zu %d\n", profile.devices, profile.cc_major, (unsigned long long)profile.total_bytes, (unsigned long long)profile.context_bytes,
-			strlen(profile.name), strlen(profile.driver_version), sum);
+		       strlen(profile.name), strlen(profile.driver_version), sum);
 		close(file);
 		free(text);
 		free(list);
