@@ -80,7 +80,7 @@ test: setup build ## Everything tested, with real Slurm daemons and real PyTorch
 TEST_TIMEOUT ?= 80m
 
 .PHONY: lint
-lint: ## gofmt, vet, staticcheck, gosec, known vulnerabilities, GCC's analyzer, the laws of the house, shell and Python syntax
+lint: ## gofmt, clang-format, vet, staticcheck, gosec, known vulnerabilities, GCC's analyzer, the laws of the house, shell and Python syntax
 	@lint/run "$(STATICCHECK)" "$(GOSEC)" "$(GOVULNCHECK)"
 
 .PHONY: bench
