@@ -4,10 +4,13 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // failpoint kills the daemon at the place named by GRESIZE_FAILPOINT=PLACE=exit, as kill -9 would, or with PLACE=hang never goes on from there, or with PLACE=stop stops it there until SIGCONT; N*PLACE is the
@@ -34,7 +37,10 @@ func failpoint() func(string) {
 				// No deferred call and no flush may run.
 				_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			case "stop":
-				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				// A signal to the whole process may be taken by another thread, and this one would go on until that has a processor.
+				runtime.LockOSThread()
+				_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP)
+				runtime.UnlockOSThread()
 				return
 			}
 			select {}
