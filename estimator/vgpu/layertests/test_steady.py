@@ -51,6 +51,30 @@ class Steady(unittest.TestCase):
         self.assertTrue(steady_state.larger_or_other([(32, 3, 8)], [(32, 3, 9)]))
         self.assertTrue(steady_state.larger_or_other([(32,)], [(32,), (32,)]))
 
+    def test_the_rest_of_packed_rows_is_not_another(self):
+        def says(shapes, samples):
+            class Rows(types.SimpleNamespace):
+                def __len__(self):
+                    return samples
+
+            class Loader(types.SimpleNamespace):
+                def __len__(self):
+                    return len(shapes)
+
+            sampler = types.SimpleNamespace(batch_size=8, sampler=Rows())
+            found, loader = steady_state.Steadiness(), Loader(_dataset=Rows(), _index_sampler=sampler, _gresize_given=0)
+            with mock.patch.object(steady_state, "shapes", lambda batch: [batch]):
+                for shape in shapes:
+                    found.batch(loader, shape)
+                    loader._gresize_given += 1
+            return found.varies
+
+        self.assertIsNone(says([(1, 1024)] * 3 + [(1, 640)], 29))
+        self.assertIsNotNone(says([(1, 1024)] * 3 + [(1, 640)], 32))  # as many rows
+        self.assertIsNotNone(says([(1, 1024)] * 2 + [(1, 640), (1, 1024)], 29))  # not the last
+        self.assertIsNotNone(says([(1, 1024), (1, 640)], 13))  # whether the others are alike is not known
+        self.assertIsNotNone(says([(8, 100)] * 3 + [(5, 120)], 29))  # longer
+
     def test_shapes_of_nested_batches(self):
         class Tensor:
             def __init__(self, *shape):

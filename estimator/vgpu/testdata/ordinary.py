@@ -8,7 +8,7 @@ from collections import deque
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Sampler, Subset, TensorDataset, get_worker_info
 
 device = torch.device("cuda")
 WIDTH, EPOCHS = 512, 12
@@ -608,6 +608,22 @@ class Counted(IterableDataset):
         while seen < 20000:
             yield torch.zeros(64 if seen < 15000 else 1024, WIDTH)
             seen += 1
+
+
+class Shared(IterableDataset):
+    """Each worker yields its share of the rows, which get longer towards the end."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        for i in range(worker.id, 12000, worker.num_workers):
+            yield torch.zeros(64 if i < 9000 else 1024, WIDTH)
+
+
+def stream_of_workers():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x in DataLoader(Shared(), batch_size=4, num_workers=2):
+        train_step(model, optimizer, x.to(device))
 
 
 def stream_counts():

@@ -13,7 +13,7 @@ import time
 
 from ..program import sources
 from ..steady import kept_by_turns
-from . import program_counters, turn_numbers
+from . import program_counters, turn_numbers, worker_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -91,7 +91,7 @@ class Loops:
 
     def stream(self, iterator: Any, until: Any, asked: bool) -> None:
         """A loader is asked for a batch of its own, or has given it."""
-        if is_stream(iterator):
+        if worker_streams.is_read_here(iterator):
             self.within = until if asked else None
             if asked:
                 self.counters.feed(iterator, until)
@@ -227,12 +227,6 @@ class Loops:
             if question is not None and question.rose(answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
-
-
-def is_stream(iterator: Any) -> bool:
-    """Whether what a loader goes through is a data set that is a loop itself, in this process."""
-    held = getattr(iterator, "__dict__", {})
-    return held.get("_dataset_kind", 0) == 1 and held.get("_num_workers") == 0
 
 
 def _is_compiled(value):

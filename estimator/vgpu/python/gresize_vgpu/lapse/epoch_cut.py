@@ -13,7 +13,7 @@ import sys
 import time
 
 from ..steady import largest_batch
-from . import counting_loops
+from . import worker_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -139,7 +139,7 @@ class Phases:
         known, begin = iterator.__dict__.get("_gresize_known"), time.monotonic()
         self.loops.stream(iterator, iterator.__dict__.get("_gresize_until"), True)
         try:
-            return original(iterator)
+            return worker_streams.next_batch(iterator) if "_gresize_worker" in iterator.__dict__ else original(iterator)
         finally:
             self.loops.stream(iterator, None, False)
             if known is not None and known.reads > 1:
@@ -221,6 +221,7 @@ class Phases:
         """A loader is asked for the first time in time-lapse, perhaps on its way. What a data set gives in another epoch is mostly what it gave before."""
         if not self.steadiness.sources:  # the one that training reads from
             self.steadiness.keep(iterator)
+        worker_streams.read_here(iterator)
         held = iterator.__dict__
         known = self.passed.setdefault((id(iterator._dataset), _batch_size(iterator)), Passed(iterator._dataset))
         self.loaders += not known.reads
@@ -250,7 +251,7 @@ class Phases:
     def again(self, iterator: Any) -> Any:
         """The batch that a loader gives once more; None where it gives its next one."""
         known = iterator._gresize_known
-        if counting_loops.is_stream(iterator):
+        if worker_streams.is_read_here(iterator):
             return None  # what it gives may go by how far it has come, which its own loop is asked for
         if not known.asked and getattr(iterator, "_gresize_batches", False) and not known.on_card:
             known.asked = True

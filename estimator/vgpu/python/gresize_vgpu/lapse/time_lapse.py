@@ -29,6 +29,8 @@ LOOKS_EVERY_SECONDS = 0.25
 RESTS_SECONDS = 1.0
 # Frozen parameters that are so much of all are worth a word where time was short.
 FROZEN_SHARE = 0.1
+# Of the steps of a program that was followed to its end, so many at least have come since its peak rose last.
+RESTED_SHARE = 0.1
 # A peak that rises by less is that of what each step leaves.
 NEW_BYTES = 1 << 20
 
@@ -64,6 +66,7 @@ class TimeLapse:
         self.ended = ""  # in words for the report: "", "program", "nothing_new", "budget", or the exception
         self.first_peak = 0  # allocated, when the first answer was known
         self._first = self._first_processor = self._news = self._news_processor = self._rose = self._until = 0.0
+        self._rose_steps = 0  # how many steps there were when a peak was new
         self._known: tuple[int, int, tuple[int, ...]] | None = None
 
     def start(self, begin: float, allocated: int) -> bool:
@@ -74,15 +77,20 @@ class TimeLapse:
         self._until = begin + max(BUDGET_SHARE * self.budget, self._first + LEAST_SHARE * (self.budget - self._first))
         return now < self._until
 
-    def see(self, allocated: int, reserved: int, *others: int) -> bool:
-        """Notes what is to be seen now: peaks, and how many optimizers, loaders and the like there were. Returns whether a peak is new."""
+    def see(self, steps: int, allocated: int, reserved: int, *others: int) -> bool:
+        """Notes what is to be seen now: steps, peaks, and how many optimizers, loaders and the like there were. Returns whether a peak is new."""
         known = self._known
         rose = known is None or allocated > known[0] + NEW_BYTES or reserved > known[1]
         if rose or others != known[2]:
             self._known = allocated, reserved, others
             self.news()
-        self._rose = time.monotonic() if rose else self._rose
+        if rose:
+            self._rose, self._rose_steps = time.monotonic(), steps
         return rose
+
+    def rested(self, steps: int, reserved: int) -> bool:
+        """Whether the program was followed to its end, and its peak stood for the last part of it."""
+        return self.whole() and self._known is not None and reserved <= self._known[1] and steps - self._rose_steps > RESTED_SHARE * steps
 
     def news(self) -> None:
         """Something new has come, or comes now."""

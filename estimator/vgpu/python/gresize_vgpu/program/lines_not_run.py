@@ -115,7 +115,7 @@ class Blocks:
             if isinstance(node, ast.Slice) or isinstance(node, ast.Call) and self._makes(node, set()):
                 for inner in [node] if isinstance(node, ast.Slice) else node.args + [k.value for k in node.keywords]:
                     self.sizes.update(_names(inner))
-                    self.in_sizes.update(n for n in ast.walk(inner) if isinstance(n, (ast.IfExp, ast.Compare)))
+                    self.in_sizes.update(n for n in ast.walk(inner) if isinstance(n, ast.IfExp) or isinstance(n, ast.Compare) and not isinstance(n.ops[0], (ast.In, ast.NotIn)))
         for node in nodes:
             if isinstance(node, ast.Assign) and any(name_of(t) in self.sizes or name_of(t) == "requires_grad" for t in node.targets):
                 self.in_sizes.update(n for n in ast.walk(node.value) if isinstance(n, ast.IfExp) or n is node.value and isinstance(n, ast.Compare))
@@ -284,6 +284,7 @@ class Blocks:
             around = {line for _, line in self.turns.around}
             turns = [node for node in nodes if isinstance(node, ast.For) and (node.lineno in around or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in sources.inside(node.body)))]
             counted |= {name for node in turns for target in _counted(node) for name in (_key(target), name_of(target))}
+            counted |= {_key(n.func.value) for node in turns for n in sources.inside(node.body) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "append"}
         for _ in range(3):
             for names, value in given:
                 if _is_reckoned(value) and _keys(value) & counted:
@@ -343,6 +344,8 @@ def _sizes(node, given):
             return node.args[1:2] + [k.value for k in node.keywords if k.arg == "batch_size"]
         if name == "range":
             return _length(node.args[0], node.args[1], given) if len(node.args) > 1 else node.args
+        if name[:1].isupper():  # a network of the parts in a list
+            return [a for a in node.args if isinstance(a, ast.Starred)]
         return node.args[: 1 if name in FIRST_ALONE else None] if name in SIZED else []
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return [other for one, other in ((node.left, node.right), (node.right, node.left)) if isinstance(one, ast.List)]

@@ -254,7 +254,7 @@ class Watch:
     def look(self) -> None:
         """What is to be seen of a program in time-lapse; asked every now and then, from a thread of ours."""
         allocated, reserved = self.peaks()
-        if self.lapse.see(allocated, reserved, len(self.loaders.made), self.phases.loaders, self.optimizers_made):
+        if self.lapse.see(self.loops.steps, allocated, reserved, len(self.loaders.made), self.phases.loaders, self.optimizers_made):
             with self.lock:
                 if not self.done:  # the last report is not replaced by an earlier one
                     report.write(self, "stopped")
@@ -277,6 +277,8 @@ class Watch:
     def flat(self) -> bool:
         if self.lapse.active and not self.lapse.rests():
             return False
+        if self.lapse.active and self.lapse.rested(self.loops.steps, self.peaks()[1]):
+            return True
         if len(self.history) <= FLAT_STEPS:
             return False
         if not self.history[-1][2]:  # an allocator without counters: whether it rests is not known

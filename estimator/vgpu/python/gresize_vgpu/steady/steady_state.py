@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 # Steps in a row that end with more allocated than the one before.
 GROWING_STEPS = 3
+# Batches that are alike before one of fewer samples may be shorter as well.
+LEAST_ALIKE = 2
 MOST_TENSORS = 32
 DEEPEST = 4
 MOST_LOADERS = 3
@@ -66,6 +68,16 @@ def larger_or_other(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) ->
     return any(len(a) != len(b) or a[1:] != b[1:] or a[:1] < b[:1] for a, b in zip(one, other))
 
 
+def _is_rest(iterator, one, other):
+    """Whether a batch is the last one of a loader, after some that were alike, of fewer samples than those, and larger in nothing."""
+    held = vars(iterator)
+    indices, given = held.get("_index_sampler"), held.get("_gresize_given", 0)
+    size = getattr(indices, "batch_size", None)
+    if type(size) is not int or given < LEAST_ALIKE or given + 1 != len(iterator) or len(indices.sampler) % size == 0:
+        return False
+    return len(one) == len(other) and all(len(a) == len(b) and all(m <= n for m, n in zip(b, a)) for a, b in zip(one, other))
+
+
 def _in_a_line(shape):
     """Whether a tensor is one row, as where rows are put one after the other, perhaps in a batch of one."""
     return len(shape) > 0 and math.prod(shape[:-1]) == 1
@@ -96,7 +108,7 @@ class Steadiness:
     def grows_bytes(self) -> int:
         """What a step leaves behind, where each of the last did so."""
         last = self.held[-GROWING_STEPS:]
-        if self.spread or self.varies:  # what a batch leaves until the next has another size each time
+        if self.spread or self.varies or self.settled:  # what a batch leaves until the next has another size each time
             return 0
         if len(last) < GROWING_STEPS or not all(a < b for a, b in zip(last, last[1:])):
             return 0
@@ -129,6 +141,8 @@ class Steadiness:
         if not hasattr(iterator, "_gresize_first"):
             iterator._gresize_first = found
         first, ever = iterator._gresize_first, self.first.setdefault(id(dataset), found)
+        if _is_rest(iterator, first, found):
+            return
         if larger_or_other(first, found):
             self._say(dataset, first, found)
         elif [s[1:] for s in ever] != [s[1:] for s in found]:
