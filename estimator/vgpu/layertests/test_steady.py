@@ -75,6 +75,24 @@ class Steady(unittest.TestCase):
         self.assertIsNotNone(says([(1, 1024), (1, 640)], 13))  # whether the others are alike is not known
         self.assertIsNotNone(says([(8, 100)] * 3 + [(5, 120)], 29))  # longer
 
+    def test_samples_that_are_no_larger_than_what_came(self):
+        def says(lengths, came, join):
+            found = steady_state.Steadiness()
+            data = [(n,) for n in lengths]
+            loader = types.SimpleNamespace(_dataset=data)
+            collate = lambda rows: (1, sum(n for (n,) in rows)) if join else (len(rows), max(n for (n,) in rows))  # noqa: E731
+            with mock.patch.object(steady_state, "shapes", lambda batch: [batch]):
+                found.batch(loader, came)
+                found._ask([(data, collate, True, 0, 8)], steady_state.time.monotonic() + 60)
+            return found.varies
+
+        self.assertIsNone(says([128] * 37 + [96], (1, 1024), True))
+        self.assertIsNone(says([128] * 37 + [96], (8, 128), False))
+        self.assertIsNotNone(says([128] * 37 + [200], (1, 1024), True))
+        self.assertIsNotNone(says([90] * 37 + [120], (8, 90), False))
+        self.assertIsNone(says([128, 96] * 5000, (8, 128), False))  # cut to 128
+        self.assertIsNotNone(says([96] * 9999 + [128], (8, 128), False))  # of so many, others may be longer still
+
     def test_shapes_of_nested_batches(self):
         class Tensor:
             def __init__(self, *shape):

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 
-from ..steady import largest_batch
+from ..steady import largest_batch, steady_state
 from . import worker_streams
 
 TYPE_CHECKING = False
@@ -223,7 +223,7 @@ class Phases:
             self.steadiness.keep(iterator)
         worker_streams.read_here(iterator)
         held = iterator.__dict__
-        known = self.passed.setdefault((id(iterator._dataset), _batch_size(iterator)), Passed(iterator._dataset))
+        known = self.passed.setdefault((id(iterator._dataset), steady_state.batch_size(iterator)), Passed(iterator._dataset))
         self.loaders += not known.reads
         self.loops.begun += 1
         held["_gresize_known"], held["_gresize_own"] = known, BATCHES_AFTER
@@ -255,7 +255,7 @@ class Phases:
             return None  # what it gives may go by how far it has come, which its own loop is asked for
         if not known.asked and getattr(iterator, "_gresize_batches", False) and not known.on_card:
             known.asked = True
-            known.largest = largest_batch.find(iterator, _batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))
+            known.largest = largest_batch.find(iterator, steady_state.batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))
             if known.largest is not None:
                 known.batch, iterator._gresize_own, iterator._gresize_until = known.largest.batch, 0, _from_now(MOST_PASS_SECONDS)
         if known.batch is None or getattr(iterator, "_gresize_given", 0) < iterator._gresize_own:
@@ -318,10 +318,6 @@ def _size_of(path):
         return os.path.getsize(path)
     except (TypeError, OSError):
         return MOST_SAVED_BYTES // 8  # a stream, which says nothing of its size
-
-
-def _batch_size(iterator):
-    return getattr(getattr(iterator, "_index_sampler", None), "batch_size", None)
 
 
 def _parts(batch):

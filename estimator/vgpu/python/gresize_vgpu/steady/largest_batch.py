@@ -19,8 +19,6 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 # As many samples from everywhere, all alike, say that the others are as well.
 ALIKE = 48
-# Of a data set that there is no time to ask for all: a size that so many and such a part of those that were asked have, and none exceeds, is where they are cut.
-CUT_COUNT, CUT_SHARE = 8, 0.01
 # By the clock it may take so many times the processor's time.
 WAITED_FACTOR = 5
 
@@ -36,7 +34,7 @@ class Batch:
 
 def find(iterator: Any, count: int, seconds: float) -> Batch | None:
     """The Batch of a loader whose batches have count samples; None where the samples are alike, or cannot be asked."""
-    dataset, collate, collates, kind = steady_state.source(iterator)
+    dataset, collate, collates, kind, _ = steady_state.source(iterator)
     if kind != 0 or not collates or not isinstance(count, int) or count < 1:
         return None
     kept = _states()
@@ -62,7 +60,7 @@ def _find(dataset, collate, count, seconds):
     ends = [max(sizes, key=lambda place: sizes[place][i]) for i in range(len(next(iter(kinds))))]
     same = all(_sizes(collate([dataset[place]])) == sizes[place] for place in set(ends))
     chosen = list(dict.fromkeys(ends + sorted(sizes, key=lambda place: -math.prod(sizes[place]) if place not in ends else 0)))[: min(count, len(sizes))]
-    return Batch(collate([dataset[place] for place in chosen]), same and len(set(ends)) <= count and (len(sizes) == total or _cut(list(sizes.values()))))
+    return Batch(collate([dataset[place] for place in chosen]), same and len(set(ends)) <= count and (len(sizes) == total or steady_state.is_cut(list(sizes.values()))))
 
 
 def _order(total):
@@ -75,14 +73,6 @@ def _order(total):
 
 def _sizes(batch):
     return tuple(n for shape in steady_state.shapes(batch) for n in shape)
-
-
-def _cut(sizes):
-    for column in zip(*sizes):
-        most = column.count(max(column))
-        if most < CUT_COUNT or most < CUT_SHARE * len(column):
-            return False
-    return True
 
 
 def _states():

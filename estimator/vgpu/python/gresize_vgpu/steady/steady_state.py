@@ -30,6 +30,8 @@ MOST_STREAMED = 256
 MOST_ASKED = 2000
 MOST_MORE_SECONDS = 0.4
 GOLDEN = 0.6180339887498949
+# Of a data set that there is no time to ask for all: a size that so many and such a part of those that were asked have, and none exceeds, is where they are cut.
+CUT_COUNT, CUT_SHARE = 8, 0.01
 # Rows of different lengths one after the other, whose sum differs by no more than this, are taken to go on so: of a hundred sums of 2,048 lengths from
 # 1 to 10, some two differ by 0.06.
 MOST_SPREAD = 0.1
@@ -91,6 +93,7 @@ class Steadiness:
     def __init__(self) -> None:
         self.held, self.totals, self.blocks = [], [], []
         self.first = {}  # data set -> shapes of its first batch
+        self.largest = {}  # data set -> the most elements that each tensor of a batch had
         self.varies: str | None = None  # in words
         self.varies_later: str | None = None  # of what followed the training's loader, such as a validation
         self.concerned = {}  # whether it is later -> the data set of which that is said
@@ -135,7 +138,9 @@ class Steadiness:
     def batch(self, iterator: Any, batch: Any) -> None:
         """A loader has given a batch. Two loaders may give batches of different sizes from one data set."""
         dataset, found = getattr(iterator, "_dataset", None), shapes(batch)
-        self.most_elements = max([self.most_elements] + [math.prod(s) for s in found])
+        elements = [math.prod(s) for s in found]
+        self.most_elements = max([self.most_elements] + elements)
+        self.largest[id(dataset)] = [max(pair) for pair in zip(self.largest.get(id(dataset), elements), elements)]
         if self.varies is not None:
             return
         if not hasattr(iterator, "_gresize_first"):
@@ -199,26 +204,49 @@ class Steadiness:
         asking.join(MOST_SECONDS)
 
     def _ask(self, known, deadline):
-        for dataset, collate, collates, kind in known[:MOST_LOADERS]:
+        for dataset, collate, collates, kind, samples in known[:MOST_LOADERS]:
             try:
-                first = None
+                sizes, most = [], []
                 for item in _items(dataset, kind, deadline):
-                    found = shapes(collate([item])) if collates else shapes(item)
-                    if first is None:
-                        first = found
-                    elif found != first:
-                        self._say(dataset, first, found)
+                    sizes.append(shapes(collate([item])) if collates else shapes(item))
+                    most = _most(most or sizes[0], sizes[-1])
+                    if sizes[-1] != sizes[0] and not self._came(dataset, most, samples if collates else 1):
+                        self._say(dataset, sizes[0], sizes[-1])
                     if self.varies is not None:
                         return
+                other = next((size for size in sizes if size != sizes[0]), None)
+                if other and not (kind == 0 and len(sizes) >= len(dataset) or is_cut([tuple(n for shape in size for n in shape) for size in sizes])):
+                    self._say(dataset, sizes[0], other)
             except Exception:
                 guard.complain()
 
+    def _came(self, dataset, most, samples):
+        """Whether a batch has come that is as large as any of so many samples, none of which is larger than this one."""
+        came = self.largest.get(id(dataset), ())
+        return most is not None and type(samples) is int and len(came) == len(most) and all(samples * math.prod(s) <= n for s, n in zip(most, came))
+
+
+def _most(one, other):
+    """The largest size in each dimension; None where samples are of several kinds."""
+    if one is None or [len(s) for s in one] != [len(s) for s in other]:
+        return None
+    return [tuple(map(max, a, b)) for a, b in zip(one, other)]
+
+
+def is_cut(sizes: Sequence[tuple[int, ...]]) -> bool:
+    """Whether samples that are some of many are cut to the largest sizes among them."""
+    return all(column.count(max(column)) >= max(CUT_COUNT, CUT_SHARE * len(column)) for column in zip(*sizes))
+
 
 def source(loader: Any) -> tuple[Any, ...]:
-    """(data set, function that makes a batch, whether of several items, kind) of a loader, or of its iterator, which outlives it."""
+    """(data set, function that makes a batch, whether of several items, kind, samples in a batch) of a loader, or of its iterator, which outlives it."""
     held = vars(loader)
     dataset, collate = held.get("_dataset", held.get("dataset")), held.get("_collate_fn", held.get("collate_fn"))
-    return dataset, collate, bool(getattr(loader, "_auto_collation", False)), held.get("_dataset_kind", 0)
+    return dataset, collate, bool(getattr(loader, "_auto_collation", False)), held.get("_dataset_kind", 0), batch_size(loader)
+
+
+def batch_size(loader: Any) -> Any:
+    return getattr(getattr(loader, "_index_sampler", None), "batch_size", None)
 
 
 def _items(dataset, kind, deadline):

@@ -29,7 +29,7 @@ def begun() -> list[Any]:
 def larger_samples(loaders: Iterable[Any], largest: int) -> list[str]:
     """In words, a data loader that was not read and whose batches are larger than the largest that was; in a thread, for it may take long."""
     found = []
-    sizes = [(loader, getattr(loader, "batch_size", None) or getattr(getattr(loader, "_index_sampler", None), "batch_size", None) or 1) for loader in loaders if not _reads(loader)]
+    sizes = [(loader, getattr(loader, "batch_size", None) or steady_state.batch_size(loader) or 1) for loader in loaders if not _reads(loader)]
     waiting = [(loader, size) for loader, size in sizes if isinstance(size, int)][:MOST_LOADERS]
     if not waiting or not largest:
         return found
@@ -49,7 +49,7 @@ def _reads(loader):
 def _ask(waiting, largest, found, deadline):
     for loader, rows in waiting:
         try:
-            dataset, collate, collates, kind = steady_state.source(loader)
+            dataset, collate, collates, kind, _ = steady_state.source(loader)
             items = (dataset[int(len(dataset) * p)] for p in PLACES) if kind == 0 else [next(iter(dataset))]
             for item in items:
                 shapes = steady_state.shapes(collate([item])) if collates else steady_state.shapes(item)
