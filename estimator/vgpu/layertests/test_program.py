@@ -5,7 +5,7 @@ import tempfile
 import types
 import unittest
 
-from gresize_vgpu.program import lines_not_run, sources
+from gresize_vgpu.program import lines_not_run, own_files, sources
 
 
 class Torch(types.ModuleType):
@@ -82,10 +82,10 @@ class NotRun(unittest.TestCase):
 
 class Sources(unittest.TestCase):
     def test_a_library_is_not_the_programs(self):
-        self.assertFalse(sources.is_users(os.__file__))
-        self.assertFalse(sources.is_users(sources.__file__))
-        self.assertFalse(sources.is_users("<string>"))
-        self.assertTrue(sources.is_users(__file__))
+        self.assertFalse(own_files.is_users(os.__file__))
+        self.assertFalse(own_files.is_users(sources.__file__))
+        self.assertFalse(own_files.is_users("<string>"))
+        self.assertTrue(own_files.is_users(__file__))
 
     def test_the_definition_of_a_function(self):
         self.assertEqual(sources.definition(Sources.test_a_library_is_not_the_programs).name, "test_a_library_is_not_the_programs")

@@ -11,7 +11,7 @@ import dis
 import sys
 import time
 
-from ..program import sources
+from ..program import own_files
 from ..steady import kept_by_turns
 from . import program_counters, turn_numbers, worker_streams
 
@@ -79,7 +79,7 @@ class Loops:
             return
         self._armed.add(id(space))
         name = space.get("__file__")
-        if not self.retired and isinstance(name, str) and "range" not in space and (sources.is_users(name) or space.get("__name__") in PASSES_ON) and not any(_is_compiled(v) for v in list(space.values())):
+        if not self.retired and isinstance(name, str) and "range" not in space and (own_files.is_users(name) or space.get("__name__") in PASSES_ON) and not any(_is_compiled(v) for v in list(space.values())):
             space["range"] = self.range
             self.given.append(space)
 
@@ -121,7 +121,7 @@ class Loops:
         place = frame.f_code, frame.f_lasti
         if place not in self._places:
             passes_on = frame.f_globals.get("__name__") in PASSES_ON
-            self._places[place] = (_Span if passes_on else None) if not sources.is_users(frame.f_code.co_filename) else _goes_into(*place)
+            self._places[place] = (_Span if passes_on else None) if not own_files.is_users(frame.f_code.co_filename) else _goes_into(*place)
         kind = self._places[place]
         return kind(self, span, place) if kind is not None and len(span) > FIRST_TURNS else span
 

@@ -12,7 +12,7 @@ import operator
 import sys
 import time
 
-from ..program import sources
+from ..program import own_files, sources
 from . import turn_numbers
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ class Counters:
     def feed(self, iterator: Any, until: Any) -> None:
         """A loader goes through a stream for so long."""
         generator = getattr(getattr(iterator, "_dataset_fetcher", None), "dataset_iter", None)
-        if until is not None and inspect.isgenerator(generator) and sources.is_users(generator.gi_code.co_filename):
+        if until is not None and inspect.isgenerator(generator) and own_files.is_users(generator.gi_code.co_filename):
             self.source = generator, until
 
     def _know(self, frames):
@@ -106,7 +106,7 @@ class Counters:
             strides = {path: stride for path, stride in strides.items() if path in other and other[path] - one[path] == stride}
         self.samples = []
         self.counters = {path: [stride, None] for path, stride in list(strides.items())[:MOST_COUNTERS]}
-        self.notes = turn_numbers.Notes(range(turn_numbers.MOST_TURNS), sources.is_users)
+        self.notes = turn_numbers.Notes(range(turn_numbers.MOST_TURNS), own_files.is_users)
         self._renew(frames, 0)
 
     def _renew(self, frames, ahead):
@@ -183,7 +183,7 @@ def running(frame: FrameType | None) -> Frames:
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
-        if sources.is_users(frame.f_code.co_filename):
+        if own_files.is_users(frame.f_code.co_filename):
             found.setdefault(frame.f_code, frame)
             found.setdefault(frame.f_globals.get("__name__"), frame)
         frame = frame.f_back
@@ -220,13 +220,13 @@ def _parts(value):
         return list(enumerate(value[:MOST_ENTRIES]))
     optimizers = sys.modules["torch"].optim.Optimizer
     if isinstance(value, optimizers):
-        own = sources.is_users(sources.file_of_type(type(value)))
+        own = own_files.is_users(own_files.file_of_type(type(value)))
         return [(n, v) for n, v in list(vars(value).items()) if own or n in ("param_groups", "state")]
     if isinstance(value, sys.modules["torch"].nn.Module):
-        own = sources.is_users(sources.file_of_type(type(value)))
+        own = own_files.is_users(own_files.file_of_type(type(value)))
         return [(n, v) for n, v in list(vars(value).items()) if n == "_modules" or own and n[:1] != "_"]
     held = getattr(value, "__dict__", None)
-    return list(held.items())[:MOST_ENTRIES] if type(held) is dict and (type(value).__name__ in PLAIN or sources.is_users(sources.file_of_type(type(value)))) else []
+    return list(held.items())[:MOST_ENTRIES] if type(held) is dict and (type(value).__name__ in PLAIN or own_files.is_users(own_files.file_of_type(type(value)))) else []
 
 
 def _space(frames, root):

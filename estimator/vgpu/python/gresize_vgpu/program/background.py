@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from . import sources
+from . import own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -69,7 +69,7 @@ def _waiting():
     for info in list(getattr(getattr(weak, "finalize", None), "_registry", {}).values())[:100]:
         yield getattr(info, "func", None)
     for name, module in list(sys.modules.items()):
-        if sources.is_users(sources.file_of(module)):
+        if own_files.is_users(own_files.file_of(module)):
             for value in list(vars(module).values()):
                 if isinstance(value, type) and value.__module__ == name and "__del__" in value.__dict__ and _has_objects(value):
                     yield value.__dict__["__del__"]
@@ -83,8 +83,8 @@ def places(blocks: Blocks, children: Children) -> list[str]:
     """Where those functions are that were not run and may take memory of the card, and whether another process may be about to."""
     found = ["a process that it started and that was not seen whole"] if children.answer else []
     for function in _waiting():
-        if sources.is_users_function(function) and blocks.function(function):
-            code = sources.code_of(function)
+        if own_files.is_users_function(function) and blocks.function(function):
+            code = own_files.code_of(function)
             text = "%s line %d" % (os.path.basename(code.co_filename), code.co_firstlineno)
             if text not in found and len(found) < MOST_PLACES:
                 found.append(text)

@@ -6,8 +6,7 @@ import dis
 import sys
 import weakref
 
-from . import sources
-from .lines_not_run import span
+from . import own_files, sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -39,7 +38,7 @@ class Turns:
                     now = [space.get(n.id) for n in ast.walk(node.target) if isinstance(n, ast.Name)]
                     was = self._was.setdefault((id(frame), node.lineno), [_mark(v) for v in now])
                     if not all(mark(v) for mark, v in zip(was, now)):
-                        inner = [n.lineno for n in _loops[filename] if n.lineno in span(node)]  # which were gone through, to their end
+                        inner = [n.lineno for n in _loops[filename] if n.lineno in sources.span(node)]  # which were gone through, to their end
                         self.turned.update((filename, line) for line in inner)
 
 
@@ -60,7 +59,7 @@ def loops_at(frame: FrameType) -> list[Any]:
     if filename not in _loops:
         tree = sources.tree(filename)
         _loops[filename] = [n for n in ast.walk(tree) if isinstance(n, (ast.For, ast.While))] if tree is not None else []
-    return [n for n in _loops[filename] if frame.f_lineno in span(n)]
+    return [n for n in _loops[filename] if frame.f_lineno in sources.span(n)]
 
 
 def networks_of(frames: Iterable[FrameType]) -> set[str]:
@@ -73,7 +72,7 @@ def networks_of(frames: Iterable[FrameType]) -> set[str]:
             if isinstance(value, module):
                 if not type(value).__module__.startswith("torch.nn.modules.loss"):
                     found.add(name)
-                if sources.is_users(sources.file_of_type(type(value))):
+                if own_files.is_users(own_files.file_of_type(type(value))):
                     found.update(dict.keys(value._modules))
             elif type(value) in (list, tuple) and value and isinstance(value[0], module):
                 found.add(name)
@@ -93,33 +92,24 @@ def held(frames: Iterable[FrameType]) -> list[CodeType]:
         names = {n.id for loop in loops_at(frame) for n in ast.walk(loop) if isinstance(n, ast.Name)}
         space = sources.names_of(frame) if names else {}
         for function in [f for name in names for f in _functions(space.get(name, frame.f_globals.get(name)))]:
-            found[id(sources.code_of(function))] = sources.code_of(function)
+            found[id(own_files.code_of(function))] = own_files.code_of(function)
     return list(found.values())
 
 
-def repeated(frame: FrameType | None) -> Iterator[Place]:
-    """(file, line) of functions of the program's that train and that a loop of a library calls, as a search calls them."""
+def again(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
+    """(file, line, in words how) of what trains and is called once more: a function, by a loop of a library, as a search does; a comprehension's turn."""
+    trains, called = False, None
     while frame is not None:
-        caller = frame.f_back
-        if caller is not None and sources.is_users(frame.f_code.co_filename) and loops_at(frame):
-            while caller is not None and not sources.is_users(caller.f_code.co_filename):
-                if _in_loop(caller):
-                    yield frame.f_code.co_filename, frame.f_code.co_firstlineno
-                    break
-                caller = caller.f_back
-            if caller is None:
-                return
+        filename = frame.f_code.co_filename
+        if own_files.is_users(filename):
+            loops = loops_at(frame)
+            if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and _in_loop(frame)):
+                yield filename, frame.f_lineno, "later turns of "
+            trains, called = trains or bool(loops), (filename, frame.f_code.co_firstlineno) if loops else None
+        elif called and _in_loop(frame):
+            yield called[0], called[1], "another call, by a library's loop, of "
+            called = None
         frame = frame.f_back
-
-
-def comprehended(frames: Iterable[FrameType]) -> Iterator[Place]:
-    """(file, line) of comprehensions of the program's in each of whose turns a loop trains."""
-    trains = False
-    for frame in frames:
-        loops = loops_at(frame)
-        if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and _in_loop(frame)):
-            yield frame.f_code.co_filename, frame.f_lineno
-        trains = trains or bool(loops)
 
 
 def _in_loop(frame):
@@ -139,5 +129,5 @@ def _functions(value, depth=0):
         for part in list(value):
             for found in _functions(part, depth + 1):
                 yield found
-    elif depth and sources.is_users_function(value):
+    elif depth and own_files.is_users_function(value):
         yield value

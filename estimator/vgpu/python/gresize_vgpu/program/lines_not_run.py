@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-from . import sources
+from . import own_files, sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -33,7 +33,7 @@ STILL = set(
 )
 # What makes tensors, by name alone: a device is asked for in words, or the default one counts.
 FACTORIES = set("zeros ones empty full rand randn randint randperm arange linspace tensor as_tensor eye zeros_like ones_like empty_like full_like rand_like randn_like load".split())
-MAKES = set("clone repeat repeat_interleave cuda new_zeros new_ones new_empty new_full new_tensor backward generate DataLoader cat stack einsum matmul".split())
+MAKES = set("deepcopy clone repeat repeat_interleave cuda new_zeros new_ones new_empty new_full new_tensor backward generate DataLoader cat stack einsum matmul".split())
 GRADIENTS = set("requires_grad_ set_grad_enabled".split())
 ARITHMETIC = set("int float bool abs min max round len floor ceil sqrt divmod".split())
 COUNTS = set("range trange enumerate count".split())
@@ -70,10 +70,6 @@ def _words(node):
     return {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
 
 
-def span(node: Any) -> range:
-    return range(min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", [])]), (getattr(node, "end_lineno", None) or node.lineno) + 1)
-
-
 class Blocks:
     def __init__(self, lines: dict[str, set[int]], turns: Any, answered: Collection[Place] = (), networks: Collection[str] = ()) -> None:
         """lines: file -> those that were run. turns: the loops around the steps. answered: (file, line) of tests that had either answer. networks: names that
@@ -102,8 +98,6 @@ class Blocks:
             elif isinstance(node, ast.ClassDef):
                 self.definitions.setdefault(node.name, []).extend(n for n in node.body if isinstance(n, ast.FunctionDef) and n.name in ("__init__", "__call__"))
         given = [pair for node in nodes for pair in _given(node)]
-        computed = {name for names, value in given for name in names if any(isinstance(n, (ast.Call, ast.Name)) for n in ast.walk(value))}
-        self.written = {name for names, _ in given for name in names} - computed  # names of what is written out
         for _ in range(3):  # what is reckoned from those
             for names, value in given:
                 reckoned = _is_reckoned(value) and _keys(value)
@@ -146,8 +140,6 @@ class Blocks:
         given = list(call.args) + [k.value for k in call.keywords]
         if name in GRADIENTS:
             return not (given and isinstance(given[0], ast.Constant) and not given[0].value)
-        if name == "deepcopy":
-            return not (given and name_of(given[0]) in self.written)
         if name in MAKES or name == "to" and around is not None and given and not _is_host(given[0]) or name in self.networks:
             return True
         if name in FACTORIES and (around is None or name_of(around) == "torch"):
@@ -173,7 +165,7 @@ class Blocks:
 
     def function(self, function: Any) -> bool:
         """Whether a function of the program's may take memory, and was not run."""
-        code, node = sources.code_of(function), sources.definition(function)
+        code, node = own_files.code_of(function), sources.definition(function)
         return node is not None and not self.ran(sources.body_of(node), code.co_filename) and self.takes(sources.body_of(node))
 
     # -- what was not run
@@ -181,7 +173,7 @@ class Blocks:
     def ran(self, body: list[Any], filename: str) -> bool:
         lines = self.lines.get(filename, ())
         first = next((s for s in body if not isinstance(s, (ast.Global, ast.Nonlocal)) and not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))), None)
-        return first is None or any(n in lines for n in span(first))
+        return first is None or any(n in lines for n in sources.span(first))
 
     def look(self, running: dict[str, set[int]], whole: bool, settled: bool) -> None:
         """running: file -> lines at which its functions are. whole: the program was followed to its own end; settled: and all that its counters ask came by."""
@@ -214,7 +206,7 @@ class Blocks:
 
     def _is_in(self, node):
         """Whether a function is within a statement, and what is behind that is to come."""
-        return any(n in span(node) for n in self.running)
+        return any(n in sources.span(node) for n in self.running)
 
     def _inside(self, node, filename):
         test = node.test if isinstance(node, (ast.If, ast.While)) else node.subject if type(node).__name__ == "Match" else None
@@ -235,7 +227,7 @@ class Blocks:
 
     def _one_line(self, node, test, takes, filename):
         """Which side of a question was taken is not seen where both are in one line."""
-        if takes and any(n in self.lines.get(filename, ()) for n in span(node)) and (filename, test.lineno) not in self.answered:
+        if takes and any(n in self.lines.get(filename, ()) for n in sources.span(node)) and (filename, test.lineno) not in self.answered:
             counted, drawn = self._moves(test)
             if drawn or counted and not self.settled:
                 self._say(self.doubts, filename, node.lineno)
@@ -299,15 +291,10 @@ class Blocks:
                 if line in self.lines[filename] and any(_keys(size) & counted for size in _sizes(node, given)):
                     self._say(self.doubts, filename, line, "later turns of ")
 
-    def called_again(self, places: Collection[Place]) -> None:
-        """Functions that train and that a library's loop may call again."""
-        for filename, line in places:
-            self._say(self.doubts, filename, line, "another call, by a library's loop, of ")
-
-    def turns_again(self, places: Collection[Place]) -> None:
-        """Comprehensions that train and whose first turn had not ended."""
-        for filename, line in places:
-            self._say(self.doubts, filename, line, "later turns of ")
+    def again(self, calls: Collection[tuple[str, int, str]]) -> None:
+        """What trains and may be called once more."""
+        for filename, line, before in calls:
+            self._say(self.doubts, filename, line, before)
 
     def _say(self, what, filename, line, before=""):
         text = "%s%s line %d" % (before, os.path.basename(filename), line)

@@ -14,7 +14,7 @@ from importlib.machinery import SourceFileLoader
 from gresize_imports import found_behind
 
 from ..process import native
-from . import sources
+from . import own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -48,7 +48,7 @@ class Passed:
 
     def _of(self, code):
         """The lines of the file of some code that is the program's own; None for a library's, or for what a compiler made."""
-        if not sources.is_users(code.co_filename) or self.compiles and code in getattr(sys.modules.get("torch._dynamo.convert_frame"), "output_codes", ()):
+        if not own_files.is_users(code.co_filename) or self.compiles and code in getattr(sys.modules.get("torch._dynamo.convert_frame"), "output_codes", ()):
             return None
         return self.lines.setdefault(code.co_filename, set())
 
@@ -139,7 +139,7 @@ class _Imports:
 
     def find_spec(self, name, path=None, target=None):
         spec = found_behind(self, name, path, target)
-        if spec is not None and type(spec.loader) is SourceFileLoader and not sources.is_users(spec.origin or ""):
+        if spec is not None and type(spec.loader) is SourceFileLoader and not own_files.is_users(spec.origin or ""):
             self._wrap(spec.loader)
         return spec
 
@@ -154,7 +154,7 @@ def running(frame: FrameType | None) -> list[FrameType]:
     for _ in range(MOST_FRAMES):
         if frame is None:
             break
-        if sources.is_users(frame.f_code.co_filename):
+        if own_files.is_users(frame.f_code.co_filename):
             found.append(frame)
         frame = frame.f_back
     return found

@@ -1,4 +1,4 @@
-"""The program's own source: which files are its own, and where its functions are in them. What libraries do is not read."""
+"""The program's own source, and where its functions are in it."""
 from __future__ import annotations
 
 import ast
@@ -6,78 +6,24 @@ import inspect
 import linecache
 import os
 import sys
-import sysconfig
 
-from gresize_imports import HERE
+from . import own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from types import CodeType, FrameType, ModuleType
+    from types import CodeType, FrameType
     from typing import Any, Iterator
 
 MOST_SOURCE_BYTES = 1 << 20
 MOST_FILES = 200
-DEEPEST = 8
-
-
-def _library_folders():
-    paths = sysconfig.get_paths()
-    folders = {os.path.realpath(paths[k]) for k in ("stdlib", "platstdlib", "purelib", "platlib") if k in paths}
-    return tuple(f + os.sep for f in folders) + (HERE,)
-
-
-LIBRARIES = _library_folders()
-_users, _trees, _definitions = {}, {}, {}
-_installed = None
-
-
-def _installed_folders():
-    """Folders on the path into which packages were installed, such as by `pip install --target`."""
-    found = []
-    for folder in list(dict.fromkeys(sys.path))[:50]:
-        try:
-            if folder and any(name.endswith(".dist-info") for name in os.listdir(folder)):
-                found.append(folder + os.sep)
-                found.append(os.path.realpath(folder) + os.sep)
-        except OSError:
-            continue
-    return tuple(found)
-
-
-def _is_library(path):
-    global _installed
-    if _installed is None:
-        _installed = _installed_folders()
-    return path.startswith(LIBRARIES) or path.startswith(_installed) or "site-packages" in path or "dist-packages" in path
-
-
-def is_users(filename: str) -> bool:
-    """Whether code is the program's own."""
-    known = _users.get(filename)
-    if known is None:
-        known = not _is_library(filename)
-        if known:
-            path = os.path.realpath(filename)
-            known = os.path.isfile(path) and not _is_library(path)
-        _users[filename] = known
-    return known
-
-
-def file_of(module: ModuleType | None) -> str:
-    """Where a module was read from, out of what it holds: one that is loaded when it is first asked for something would be loaded by any other question."""
-    name = vars(module).get("__file__") if issubclass(type(module), type(sys)) else None
-    return name if isinstance(name, str) else ""
-
-
-def file_of_type(kind: type) -> str:
-    return file_of(sys.modules.get(getattr(kind, "__module__", None)))
+_trees, _definitions = {}, {}
 
 
 def tree(filename: str) -> ast.Module | None:
     """The syntax of a file of the program's; None where there is none to be read."""
     if filename not in _trees:
         found = None
-        if is_users(filename) and len(_trees) < MOST_FILES and os.path.getsize(filename) <= MOST_SOURCE_BYTES:
+        if own_files.is_users(filename) and len(_trees) < MOST_FILES and os.path.getsize(filename) <= MOST_SOURCE_BYTES:
             try:
                 found = ast.parse("".join(linecache.getlines(filename)))
             except (SyntaxError, ValueError, RecursionError):
@@ -86,29 +32,9 @@ def tree(filename: str) -> ast.Module | None:
     return _trees[filename]
 
 
-def unwrapped(function: Any) -> Any:
-    """A function without what decorators put around it, of which PyTorch has one around every optimizer's step."""
-    function = getattr(function, "func", function)  # functools.partial
-    for _ in range(DEEPEST):
-        inner = getattr(function, "__wrapped__", None)
-        if inner is None:
-            break
-        function = inner
-    return getattr(function, "__func__", function)
-
-
-def code_of(function: Any) -> CodeType | None:
-    return getattr(unwrapped(function), "__code__", None)
-
-
-def is_users_function(value: Any) -> bool:
-    code = code_of(value)
-    return inspect.iscode(code) and is_users(code.co_filename)
-
-
 def definition(function: Any) -> Any:
     """The syntax of a function of the program's; None for others."""
-    code = code_of(function)
+    code = own_files.code_of(function)
     return definition_of(code) if inspect.iscode(code) else None
 
 
@@ -122,6 +48,10 @@ def definition_of(code: CodeType) -> Any:
                     _definitions[code] = node
                     break
     return _definitions[code]
+
+
+def span(node: Any) -> range:
+    return range(min([node.lineno] + [d.lineno for d in getattr(node, "decorator_list", [])]), (getattr(node, "end_lineno", None) or node.lineno) + 1)
 
 
 def body_of(node: Any) -> list[Any]:

@@ -9,7 +9,7 @@ import functools
 import sys
 
 from ..process import native
-from ..program import sources
+from ..program import own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -35,7 +35,7 @@ class Flights:
         def records(original):
             @functools.wraps(original)
             def record_stream(self, *args, **kwargs):
-                if self.is_cuda and sources.is_users(sys._getframe(1).f_code.co_filename):
+                if self.is_cuda and own_files.is_users(sys._getframe(1).f_code.co_filename):
                     flights.bytes += self.numel() * self.element_size()
                 return original(self, *args, **kwargs)
 

@@ -82,8 +82,7 @@ class Watch:
         self.frozen, self.larger = [], []  # in words
         self.afterwards = []  # places of the program that something else than its loop may come to
         self.passed, self.turns = lines_run.Passed(), call_stack.Turns()
-        self.comprehended = set()
-        self.repeated = set()  # where functions begin that train, and that a library's loop calls
+        self.called_again = set()  # what trains and may be called once more
         self.held_functions, self.waiting = [], []  # codes of functions and loaders at hand, at the first answer
         self.networks = set()  # the names that they were seen to have
         self.ahead = lines_not_run.Blocks({}, self.turns)  # what was not run, once that was looked at
@@ -245,8 +244,7 @@ class Watch:
         frames = lines_run.running(frame)
         self.steps_in_all = self.loops.steps_in_all(self.phases.batches() if self.phases.fed else 0) if not call_stack.open_ended(frames) else program_counters.UNTOLD_STEPS
         self.held_functions = call_stack.held(frames)
-        self.repeated = set(call_stack.repeated(frame))
-        self.comprehended = set(call_stack.comprehended(frames))
+        self.called_again = set(call_stack.again(frame))
         self.waiting = unread_loaders.begun()
         if self.calls:
             self.calls.rows.hold(frames, [loader.dataset for loader in list(self.loaders.read)])
@@ -360,9 +358,7 @@ class Watch:
         if self.left_out() or not self.lapse.whole():
             looked.held(self.held_functions)
         if not self.lapse.whole():
-            looked.called_again(self.repeated)
-            if self.optimizers_made == self.made_at_first or not self.lapse.active:
-                looked.turns_again(self.comprehended)
+            looked.again(self.called_again)
             looked.larger(self.loops.due())
         if not self.lapse.active or not self.lapse.whole() and not self.loops.counters.bounded:
             looked.grown(loops=not self.lapse.active)

@@ -9,7 +9,7 @@ import collections
 import itertools
 import time
 
-from . import sources
+from ..program import own_files, sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -63,7 +63,7 @@ class Rows:
                 self.lists[id(value)] = value
         elif kind is dict and len(value) >= LEAST_ROWS:
             self._hold(list(value.values()))
-        elif own or sources.is_users(sources.file_of_type(kind)):
+        elif own or own_files.is_users(own_files.file_of_type(kind)):
             for part in list(getattr(value, "__dict__", {}).values())[:MOST_HELD]:
                 if type(part) in (list, tuple, collections.deque):
                     self._hold(part)
