@@ -12,7 +12,7 @@ import operator
 import sys
 import time
 
-from ..program import own_files, sources
+from ..program import own_files, program_frames
 from . import turn_numbers
 
 TYPE_CHECKING = False
@@ -232,7 +232,7 @@ def _parts(value):
 def _space(frames, root):
     """The locals of a function, as a copy that nothing keeps, or the globals of a module."""
     frame = frames.get(root)
-    return None if frame is None else frame.f_globals if isinstance(root, str) else sources.names_of(frame)
+    return None if frame is None else frame.f_globals if isinstance(root, str) else program_frames.names_of(frame)
 
 
 def _holder(frames, path):

@@ -44,7 +44,7 @@ class _Worker:
     """What torch.utils.data.get_worker_info says while the stream is read: that of the first of several workers, with a data set of its own."""
 
     def __init__(self, count, dataset):
-        self.module = sys.modules["torch.utils.data._utils.worker"]
+        self.module: Any = sys.modules["torch.utils.data._utils.worker"]
         self.worker = self.module.WorkerInfo(id=0, num_workers=count, seed=0, dataset=dataset)
 
     def __enter__(self):

@@ -1,19 +1,16 @@
-"""What stands around the steps of a training: the loops that run, the networks that they use, the functions that they have at hand."""
+"""What stands around the steps of a training: the loops that run, the functions that they have at hand, and what calls them again."""
 from __future__ import annotations
 
 import ast
 import dis
-import sys
 import weakref
 
-from . import own_files, sources
+from . import own_files, program_frames, sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from types import CodeType, FrameType
     from typing import Any, Iterable, Iterator
-
-    from gresize_types import Place
 
 MOST_HELD = 64
 COMPREHENSIONS = ("<dictcomp>", "<listcomp>", "<setcomp>", "<genexpr>")  # functions of their own before Python 3.12
@@ -34,7 +31,7 @@ class Turns:
             for node in loops_at(frame):
                 self.around.add((filename, node.lineno))
                 if isinstance(node, ast.For) and (filename, node.lineno) not in self.turned:
-                    space = sources.names_of(frame) if space is None else space
+                    space = program_frames.names_of(frame) if space is None else space
                     now = [space.get(n.id) for n in ast.walk(node.target) if isinstance(n, ast.Name)]
                     was = self._was.setdefault((id(frame), node.lineno), [_mark(v) for v in now])
                     if not all(mark(v) for mark, v in zip(was, now)):
@@ -62,35 +59,12 @@ def loops_at(frame: FrameType) -> list[Any]:
     return [n for n in _loops[filename] if frame.f_lineno in sources.span(n)]
 
 
-def networks_of(frames: Iterable[FrameType]) -> set[str]:
-    """The names that networks have in the functions that are running, and in what lies in those."""
-    module = sys.modules["torch"].nn.Module
-    found = set()
-
-    def note(space, depth):
-        for name, value in list(space.items()):
-            if isinstance(value, module):
-                if not type(value).__module__.startswith("torch.nn.modules.loss"):
-                    found.add(name)
-                if own_files.is_users(own_files.file_of_type(type(value))):
-                    found.update(dict.keys(value._modules))
-            elif type(value) in (list, tuple) and value and isinstance(value[0], module):
-                found.add(name)
-            elif depth and type(getattr(value, "__dict__", None)) is dict and not isinstance(value, (type, type(sys))):
-                note(vars(value), depth - 1)
-
-    for frame in frames:
-        note(sources.names_of(frame), 1)
-        note(frame.f_globals, 0)
-    return found
-
-
 def held(frames: Iterable[FrameType]) -> list[CodeType]:
     """The codes of the program's functions in lists and tables that the loops ask which are running."""
     found = {}
     for frame in frames:
         names = {n.id for loop in loops_at(frame) for n in ast.walk(loop) if isinstance(n, ast.Name)}
-        space = sources.names_of(frame) if names else {}
+        space = program_frames.names_of(frame) if names else {}
         for function in [f for name in names for f in _functions(space.get(name, frame.f_globals.get(name)))]:
             found[id(own_files.code_of(function))] = own_files.code_of(function)
     return list(found.values())

@@ -18,12 +18,11 @@ from . import own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from types import FrameType, TracebackType
-    from typing import Any, Callable, Iterable
+    from types import FrameType
+    from typing import Any, Callable
 
 # Tools that have no name of their own in sys.monitoring: 0 to 2 and 5 are for debuggers, coverage, profilers and optimizers.
 TOOLS = (4, 3)
-MOST_FRAMES = 200
 
 
 class Passed:
@@ -146,31 +145,3 @@ class _Imports:
     def _wrap(self, loader):
         exec_module = loader.exec_module
         loader.exec_module = lambda module: self._around(lambda: exec_module(module))
-
-
-def running(frame: FrameType | None) -> list[FrameType]:
-    """The functions of the program's that are running in one thread, the innermost first."""
-    found = []
-    for _ in range(MOST_FRAMES):
-        if frame is None:
-            break
-        if own_files.is_users(frame.f_code.co_filename):
-            found.append(frame)
-        frame = frame.f_back
-    return found
-
-
-def running_now() -> list[FrameType]:
-    """Those of all threads."""
-    return [found for frame in list(sys._current_frames().values()) for found in running(frame)]
-
-
-def lines_of(frames: Iterable[FrameType], traceback: TracebackType | None) -> dict[str, set[int]]:
-    """file -> the lines at which functions are, or were when an exception ended the program."""
-    found = {}
-    for frame in frames:
-        found.setdefault(frame.f_code.co_filename, set()).add(frame.f_lineno)
-    while traceback is not None:
-        found.setdefault(traceback.tb_frame.f_code.co_filename, set()).add(traceback.tb_lineno)
-        traceback = traceback.tb_next
-    return found

@@ -5,13 +5,12 @@ import ast
 import inspect
 import linecache
 import os
-import sys
 
 from . import own_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from types import CodeType, FrameType
+    from types import CodeType
     from typing import Any, Iterator
 
 MOST_SOURCE_BYTES = 1 << 20
@@ -69,23 +68,7 @@ def inside(body: Any) -> Iterator[ast.AST]:
         stack.extend(list(ast.iter_child_nodes(node))[::-1])
 
 
-def names_of(frame: FrameType) -> dict[str, Any]:
-    """Before Python 3.13 a function's f_locals is a copy that its frame keeps: what is in it, such as the last batch, would live longer. So it is emptied;
-    but where the program itself asks for locals(), that is the dictionary that it got, and is left alone."""
-    code = frame.f_code
-    if not code.co_flags & inspect.CO_OPTIMIZED:
-        return frame.f_locals
-    if sys.version_info >= (3, 13):
-        return dict(frame.f_locals)
-    if _asks_for_locals(code):
-        return {}
-    names = frame.f_locals
-    kept = dict(names)
-    names.clear()
-    return kept
-
-
-def _asks_for_locals(code):
+def asks_for_locals(code: CodeType) -> bool:
     """Whether a function asks for the dictionary of its names: by locals(), or by vars() of nothing; what vars() says of something is another dictionary."""
     if "locals" not in code.co_names and "vars" not in code.co_names:
         return False

@@ -16,7 +16,7 @@ from ..compiler import autotune, tracing
 from ..dist import ranks
 from ..lapse import counting_loops, epoch_cut, program_counters, time_lapse
 from ..process import allocator, exceptions, guard, native, report_file, settings
-from ..program import background, call_stack, lines_not_run, lines_run
+from ..program import background, call_stack, lines_not_run, lines_run, program_frames
 from ..record import memory_history, modules, operators
 from ..steady import steady_state, unread_loaders
 from ..values import decisions, patches, policy
@@ -172,7 +172,7 @@ class Watch:
             if self.lapse.active:
                 self.looking(self.loops.stepped, optimizer, sys._getframe(2))
                 if self.loops.steps % OBSERVED_EVERY == 0:
-                    self.looking(self.turns.observe, lines_run.running(sys._getframe(2)))
+                    self.looking(self.turns.observe, program_frames.running(sys._getframe(2)))
             count = self.optimizer_steps.get(optimizer, 0) + 1
             self.optimizer_steps[optimizer] = count
             if self.ledger is not None:
@@ -216,10 +216,10 @@ class Watch:
 
     def _observe(self, frame):
         """The functions of the program's that are running, at the end of a step."""
-        frames = lines_run.running(frame)
+        frames = program_frames.running(frame)
         self.turns.observe(frames)
         if len(self.history) < OBSERVED_STEPS:
-            self.networks.update(call_stack.networks_of(frames))
+            self.networks.update(program_frames.networks_of(frames))
 
     def _first_answer(self, allocated):
         """Enough was seen for an answer. What the program does later is seen from here on, where there is time for it."""
@@ -241,7 +241,7 @@ class Watch:
             threading.Thread(target=_budget, args=(self,), name="gresize-budget", daemon=True).start()
 
     def _before_it_goes_on(self, frame):
-        frames = lines_run.running(frame)
+        frames = program_frames.running(frame)
         self.steps_in_all = self.loops.steps_in_all(self.phases.batches() if self.phases.fed else 0) if not call_stack.open_ended(frames) else program_counters.UNTOLD_STEPS
         self.held_functions = call_stack.held(frames)
         self.called_again = set(call_stack.again(frame))
@@ -353,7 +353,7 @@ class Watch:
         if self.passed.lost():
             self.fault(RuntimeError("lines"))
         looked = lines_not_run.Blocks(self.passed.lines, self.turns, self.loops.places(), self.networks)
-        lines = lines_run.lines_of(lines_run.running_now(), self.lapse.failure)
+        lines = program_frames.lines_of(program_frames.running_now(), self.lapse.failure)
         looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or self.loops.counters.unsettled))
         if self.left_out() or not self.lapse.whole():
             looked.held(self.held_functions)

@@ -9,7 +9,7 @@ import collections
 import itertools
 import time
 
-from ..program import own_files, sources
+from ..program import own_files, program_frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -51,7 +51,7 @@ class Rows:
 
     def hold(self, frames: Iterable[FrameType], datasets: Iterable[Any]) -> None:
         """Notes the lists of the functions that are running, of the program's objects that those have, and of data sets."""
-        for value in itertools.chain.from_iterable(itertools.chain(sources.names_of(f).values(), f.f_globals.values()) for f in frames):
+        for value in itertools.chain.from_iterable(itertools.chain(program_frames.names_of(f).values(), f.f_globals.values()) for f in frames):
             self._hold(value)
         for dataset in datasets:
             self._hold(dataset, True)
