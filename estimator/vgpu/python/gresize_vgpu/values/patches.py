@@ -6,7 +6,7 @@ import sys
 import types
 
 from ..process import guard, native
-from ..steady import own_lists
+from ..program import own_lists
 from . import device_to_host, dynamic_shapes, intervals, length_reads, sequence_slots, sparse, validation
 from .decisions import FETCHED, Decisions
 from .policy import Policy

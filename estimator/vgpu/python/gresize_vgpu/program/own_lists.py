@@ -9,7 +9,7 @@ import collections
 import itertools
 import time
 
-from ..program import own_files, program_frames
+from . import own_files, program_frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
