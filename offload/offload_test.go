@@ -126,6 +126,35 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestAnotherBatch: a plan of another batch is refused before the first step where somebody asked for it by hand; in a job that was given it the program runs as without it.
+func TestAnotherBatch(t *testing.T) {
+	lib := libDir(t)
+	env, err := vgpu.Environment(vgpu.Options{LibDir: lib, WithoutPython: true, Devices: 1}, os.Environ())
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(valid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "job.plan")
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, strict := range []string{"1", ""} {
+		cmd := exec.Command(torchtest.Python(t, "2.6.0"), "-c", "import runpy, torch\ntorch.optim.Optimizer.zero_grad = lambda *_: print('a step begins')\nrunpy.run_path('testdata/deep.py')\nprint('trained')")
+		cmd.Env = append(append(os.Environ(), env...), vgpu.PythonPath(lib, os.Environ()), "GRESIZE_OFFLOAD_PLAN="+path, "GRESIZE_OFFLOAD_STRICT="+strict)
+		out, err := cmd.CombinedOutput()
+		text := string(out)
+		if !strings.Contains(text, "tensor 0 of the first iteration is none of the plan's: another program or another batch") || !strings.Contains(text, "make a plan for it with gresize run --target SIZE") {
+			t.Errorf("strict %q: %v\n%s", strict, err, text)
+		}
+		if refused := strict != ""; refused != (err != nil) || refused == strings.Contains(text, "trained") || refused && (strings.Count(text, "a step begins") != 1 || strings.Contains(text, "Traceback")) {
+			t.Errorf("strict %q: %v\n%s", strict, err, text)
+		}
+	}
+}
+
 // TestEnvironment: what the plan says of the allocator is put beside what is set already, where PyTorch reads it.
 func TestEnvironment(t *testing.T) {
 	for _, c := range []struct{ name, before, after string }{

@@ -59,6 +59,23 @@ func TestRegions(t *testing.T) {
 			t.Errorf("%v, no %q in\n%s", err, says, out)
 		}
 	}
+	// Under gresize run it is refused.
+	t.Setenv("GRESIZE_OFFLOAD_STRICT", "1")
+	for says, set := range map[string]func(*Plan){
+		"the plan was made for PyTorch 1.0":     func(p *Plan) { p.TorchVersion = "1.0" },
+		"the plan was made for Abacus":          func(p *Plan) { p.GPU = "Abacus" },
+		"the plan takes up to 1024.00 GiB, and": func(p *Plan) { p.TargetBytes = 1 << 40 },
+	} {
+		other := *plan
+		set(&other)
+		if out, err := run(&other, 1, "1", "2"); err == nil || !strings.Contains(out, says) || !strings.Contains(out, "gresize run --target SIZE") || strings.Contains(out, "Traceback") || strings.Contains(out, "overlap") {
+			t.Errorf("%v, no %q alone in\n%s", err, says, out)
+		}
+	}
+	if out, err := run(plan, 1, "1", "2"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Setenv("GRESIZE_OFFLOAD_STRICT", "")
 	if out, err := run(plan, 2, "1", "1"); err == nil || !strings.Contains(out, "2 cards are visible") || !strings.Contains(out, "there are no regions") {
 		t.Errorf("two cards: %v\n%s", err, out)
 	}

@@ -44,8 +44,9 @@ there again with the plan, on a card of SIZE. Only where that works is the comma
 itself started, with the plan. --only-plan stops before that; -o keeps the plan, and
 --plan runs with one that was kept, without looking again.
 
-An iteration that is not one of the plan's, such as another batch size, stays on the
-card as if there were no plan. Values are never others: docs/run.md says what is moved
+A plan of another program, batch size, PyTorch or card is refused before the first
+step. A later iteration that is not one of the plan's stays on the card as if there
+were no plan. Values are never others: docs/run.md says what is moved
 and what is not.
 
 EXIT STATUS
@@ -287,21 +288,30 @@ func start(plan *offload.Plan, path string, args []string) error {
 			return fmt.Errorf("run: the plan takes %s of pinned host memory, and this job may have %s: give it more (sbatch --mem), or plan for a larger --target",
 				quantity.Size(uint64(host.NeedBytes)), quantity.Size(uint64(host.HaveBytes)))
 		}
-		env = plan.Environment(env)
-	}
-	if plan != nil && (plan.Moves() > 0 || len(plan.Regions) > 0) {
-		dir, err := vgpu.Locate()
-		if err != nil {
+		if env, err = withPlan(plan, path, env); err != nil {
 			return err
 		}
-		if path, err = filepath.Abs(path); err != nil {
-			return err
-		}
-		layers := vgpu.PythonPath(dir, env)
-		env = slices.DeleteFunc(env, func(kv string) bool {
-			return strings.HasPrefix(kv, "GRESIZE_OFFLOAD_PLAN=") || strings.HasPrefix(kv, "PYTHONPATH=")
-		})
-		env = append(env, "GRESIZE_OFFLOAD_PLAN="+path, layers)
+		env = append(env, "GRESIZE_OFFLOAD_STRICT=1") // who asks for a plan by hand wants none of another program
 	}
 	return fmt.Errorf("run: %s: %w", program, syscall.Exec(program, args, env))
+}
+
+// withPlan is an environment with the layer that carries a plan out.
+func withPlan(plan *offload.Plan, path string, env []string) ([]string, error) {
+	env = plan.Environment(env)
+	if plan.Moves() == 0 && len(plan.Regions) == 0 {
+		return env, nil
+	}
+	dir, err := vgpu.Locate()
+	if err != nil {
+		return nil, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	layers := vgpu.PythonPath(dir, env)
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		return strings.HasPrefix(kv, "GRESIZE_OFFLOAD_PLAN=") || strings.HasPrefix(kv, "PYTHONPATH=")
+	})
+	return append(env, "GRESIZE_OFFLOAD_PLAN="+path, layers), nil
 }

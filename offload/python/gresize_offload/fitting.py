@@ -1,6 +1,8 @@
-"""Says on standard error where a plan was made for something else than what runs: another PyTorch, card, program or batch. The program runs all the same."""
+"""Says where a plan was made for something else than what runs: another PyTorch, card, program or batch. Under `gresize run` the program ends before its first
+step then; in a job that gresized has given a plan it runs all the same, as if there were none."""
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -14,6 +16,8 @@ AGAIN = "make a plan for it with gresize run --target SIZE --only-plan -o FILE"
 
 
 def tell(text: str) -> None:
+    if os.environ.get("GRESIZE_OFFLOAD_STRICT"):
+        raise SystemExit("gresize: %s" % text)
     print("gresize: %s" % text, file=sys.stderr)
 
 
@@ -48,4 +52,4 @@ class Program:
     def differs(self, ordinal: int) -> None:
         if not self.said:
             self.said = True
-            tell("tensor %d of the first iteration is none of the plan's: another program or another batch; such iterations run as without a plan; %s" % (ordinal, AGAIN))
+            tell("tensor %d of the first iteration is none of the plan's: another program or another batch, which runs as without a plan; %s" % (ordinal, AGAIN))
