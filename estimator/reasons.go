@@ -47,6 +47,7 @@ const (
 	CodeSandboxEnded        = "sandbox_ended"
 	CodeOutOfMemory         = "out_of_memory"
 	CodeNearCapacity        = "near_capacity"
+	CodeWithPlan            = "with_a_plan"
 	CodeOutOfDisk           = "out_of_disk"
 	CodeTooManyProcesses    = "too_many_processes"
 	CodeOutOfHostMemory     = "out_of_host_memory"
@@ -115,6 +116,7 @@ var meanings = map[string]meaning{
 	CodeSandboxEnded:        {text: "the sandbox itself ended while the command ran", ours: true},
 	CodeOutOfMemory:         {text: "the card was full"},
 	CodeNearCapacity:        {text: "the card was full once and PyTorch gave back what it had cached: it may run, slowly"},
+	CodeWithPlan:            {text: "a plan lies under the program: docs/run.md"},
 	CodeOutOfDisk:           {text: "the command writes more than the sandbox lets it", ours: true},
 	CodeTooManyProcesses:    {text: "the command started more processes than the sandbox lets it", ours: true},
 	CodeOutOfHostMemory:     {text: "this machine has less memory for programs than the command needs", ours: true},

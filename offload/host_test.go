@@ -4,7 +4,9 @@ import (
 	"errors"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -42,5 +44,21 @@ func TestGroupLimit(t *testing.T) {
 	}
 	if err := (&Plan{HostBytes: 1}).CheckHost(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPace: what the card waited for copies makes a step so many times longer; more than is allowed ends the process with the line that the Epilog looks for.
+func TestPace(t *testing.T) {
+	for _, c := range []struct{ wait, slowest, says string }{
+		{"10", "", "slowdown 1.3"}, {"0", "1.05", "slowdown 1.0"}, {"10", "1.5", "slowdown 1.3"}, {"10", "x", "slowdown 1.3"},
+		{"10", "1.05", "gresize: steps are too slow with the plan: 1.30 times as long as without waiting for copies, and 1.05 are allowed"},
+	} {
+		cmd := exec.Command("python3", "testdata/pace.py", c.wait)
+		cmd.Env = append(os.Environ(), "PYTHONPATH=python", "GRESIZE_OFFLOAD_SLOWEST="+c.slowest)
+		out, err := cmd.CombinedOutput()
+		ends := strings.HasPrefix(c.says, "gresize: ")
+		if ends != (err != nil) || !strings.HasPrefix(string(out), c.says) || !ends && !strings.HasSuffix(string(out), " 0 0\n") {
+			t.Errorf("waits of %s, at most %s: %v %s", c.wait, c.slowest, err, out)
+		}
 	}
 }

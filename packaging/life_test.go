@@ -286,7 +286,7 @@ var knownToRPMLint = map[string]string{
 	"dangerous-command-in-%post":      "the same",
 	"dangerous-command-in-%preun":     "the same",
 	"dangerous-command-in-%postun":    "the same, and rm of /run/gresize",
-	"spurious-executable-perm":        "epilog.sh is an example that is copied",
+	"spurious-executable-perm":        "epilog.sh and task-prolog.sh are examples that are copied",
 }
 
 // TestRPMLint: rpmlint has nothing to say of the packages that is not known.

@@ -165,6 +165,7 @@ func TestFilesOfThePackages(t *testing.T) {
 		"/usr/share/doc/gresize/docs/install.md":            0o644,
 		"/usr/share/doc/gresize/copyright":                  0o644,
 		"/usr/share/doc/gresize/epilog.sh":                  0o755,
+		"/usr/share/doc/gresize/task-prolog.sh":             0o755,
 	}
 	for name, mode := range want {
 		f, ok := files[name]

@@ -19,12 +19,21 @@ import (
 	"github.com/gresize/gresize/internal/buildinfo"
 )
 
-// scanVerb makes this program look through files and print a line.
-const scanVerb = "scan"
+// Verbs of the parts that run as the user of the job: scan looks through files and prints a line, forget removes files.
+const (
+	scanVerb   = "scan"
+	forgetVerb = "forget"
+)
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == scanVerb {
 		scan(os.Args[2:])
+		return
+	}
+	if len(os.Args) > 1 && os.Args[1] == forgetVerb {
+		for _, path := range os.Args[2:] {
+			_ = os.Remove(path) // another's
+		}
 		return
 	}
 	if err := run(os.Args[1:], os.Getenv, os.Stdout); err != nil {
@@ -79,6 +88,9 @@ func run(args []string, env func(string) string, stdout io.Writer) error {
 	answer, err := send(ctx, sender, report)
 	if err != nil {
 		return errors.Join(err, accountingErr)
+	}
+	if plans := epilog.PlanFiles(report.JobID); len(plans) > 0 {
+		epilog.ScanAs(ctx, report.UID, answer.GID, forgetVerb, plans)
 	}
 	if line := epilog.ScanAs(ctx, report.UID, answer.GID, scanVerb, answer.Scan); line != "" {
 		report.Peaks, report.MemoryLine = nil, line

@@ -176,6 +176,16 @@ func (p *program) runJob(ctx context.Context, c *client) error {
 	if unchanged(ctx, job) {
 		return c.unchanged(ctx, job.InputsOf)
 	}
+	if job.Swap != nil {
+		bundle, plan, why := p.withPlan(ctx, job)
+		if why != nil {
+			return c.failure(ctx, *why)
+		}
+		if err := c.plan(ctx, plan); err != nil {
+			return err
+		}
+		return c.result(ctx, bundle)
+	}
 	result, packed, why := p.probe(ctx, job)
 	if why != nil {
 		return c.failure(ctx, *why)
@@ -226,9 +236,23 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	failed := func(err error) (*trace.Bundle, []byte, *estimator.Reason) {
 		return nil, nil, &estimator.Reason{Code: estimator.CodeProbeRefused, Detail: trace.Clip([]byte(err.Error()), estimator.MaxDetailBytes)}
 	}
-	profile, err := gpu.Load(job.GPU)
+	o, err := p.options(job)
 	if err != nil {
 		return failed(err)
+	}
+	began := time.Now()
+	result, err := probe.Run(ctx, o)
+	if err != nil {
+		return failed(err)
+	}
+	return result.Bundle, inputsOf(ctx, result.Seen, began), nil
+}
+
+// options are those of a run of the job's script.
+func (p *program) options(job *probejob.Job) (probe.Options, error) {
+	profile, err := gpu.Load(job.GPU)
+	if err != nil {
+		return probe.Options{}, err
 	}
 	args := make([]string, 0, len(job.Argv))
 	for _, a := range job.Argv {
@@ -236,21 +260,16 @@ func (p *program) probe(ctx context.Context, job *probejob.Job) (*trace.Bundle, 
 	}
 	recording := trace.Recording{Mode: trace.Mode(job.Recording.Mode)}
 	if !recording.RunMode().Valid() {
-		return failed(fmt.Errorf("recording.mode: %.40q is not known to this gresize-probe", job.Recording.Mode))
+		return probe.Options{}, fmt.Errorf("recording.mode: %.40q is not known to this gresize-probe", job.Recording.Mode)
 	}
 	for _, part := range job.Recording.Parts {
 		recording.Parts = append(recording.Parts, trace.Part(part))
 	}
-	began := time.Now()
-	result, err := probe.Run(ctx, probe.Options{
+	return probe.Options{
 		Recording: recording, Command: args, Script: job.Script, Dir: job.WorkDir, Env: jobEnvironment(p.env, job), GPU: profile, Devices: job.Devices, VisibleDevices: profile.VisibleDevices(max(1, job.Devices)),
 		Steps: job.Steps, Budget: time.Duration(job.BudgetSeconds) * time.Second, Version: buildinfo.Version(),
 		Engine: p.engine, LibDir: p.libDir, RecordOpens: job.RecordInputs,
-	})
-	if err != nil {
-		return failed(err)
-	}
-	return result.Bundle, inputsOf(ctx, result.Seen, began), nil
+	}, nil
 }
 
 // jobEnvironment is what the script would see as a job on one node with its tasks

@@ -118,7 +118,7 @@ EXIT STATUS
 	}
 	root.AddCommand(newDoctorCommand(), newSlurmCommand(), newProbeCommand(), newTopCommand(), newActualCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError(meantFlag(cmd, err)) })
-	root.AddCommand(newEstimateCommand(), newFitCommand(), newGPUCommand(), newCalibrateCommand(), newLogCommand(), newShowCommand(), newExplainCommand(), newReportCommand(), newReplayCommand(), newExportCommand(), newSimulateCommand(), newPlotCommand(), newPlanCommand(), newRunCommand(), newEstimatorCommand(), newEvalCommand())
+	root.AddCommand(newEstimateCommand(), newFitCommand(), newGPUCommand(), newCalibrateCommand(), newLogCommand(), newShowCommand(), newExplainCommand(), newReportCommand(), newReplayCommand(), newExportCommand(), newSimulateCommand(), newPlotCommand(), newPlanCommand(), newRunCommand(), newTaskPrologCommand(), newEstimatorCommand(), newEvalCommand())
 	root.AddCommand(newVersionCommand())
 	readDecimals(root)
 	return root

@@ -20,7 +20,7 @@ func explainHandler(log *decisionlog.Log, opener actuals.Opener, logger *slog.Lo
 	own := uint32(os.Geteuid())
 	everybody := func(uint32) bool { return true }
 	return actuals.Credentialed(logger, opener, everybody, "a user", func(ctx context.Context, uid uint32, payload []byte) (any, error) {
-		wanted, err := epilog.ParseWanted(payload)
+		wanted, err := epilog.ParseWanted(payload, epilog.SchemaExplain)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", actuals.ErrRefused, err)
 		}

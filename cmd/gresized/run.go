@@ -254,6 +254,7 @@ func serve(ctx context.Context, path string, logger *slog.Logger) (err error) {
 	probes.Handle(epilog.PathTold, keeper.ToldHandler(opener))
 	// A user has no key: who asks for the story of his job is proved by munge alone.
 	probes.Handle(epilog.PathExplain, explainHandler(log, munge, logger))
+	probes.Handle(epilog.PathPlan, planHandler(log, slurm, munge, c.OOM.Requeue, manager.Slowdown, logger))
 	var submits *server.Server
 	working := &alive{beats: beats, manager: manager, log: log}
 	counters := metrics.New(metrics.Build{Version: buildinfo.Version(), Slurm: version.String()}, metrics.Live{

@@ -79,6 +79,9 @@ func (k *Keeper) Epilog(ctx context.Context, r epilog.Report) (epilog.Answer, er
 			return epilog.Answer{}, nil // a job that went on after it did not die of it
 		}
 		a.Source, a.Outcome, a.Detail = decisionlog.EpilogOOM, decisionlog.OutOfMemory, r.MemoryLine
+		if strings.HasPrefix(r.MemoryLine, epilog.SlowStep) {
+			a.Outcome = decisionlog.Failed
+		}
 		return epilog.Answer{}, k.record(ctx, story, a)
 	}
 	a.Source = decisionlog.Reported
@@ -126,6 +129,12 @@ func expected(s decisionlog.Story) request.Request {
 func change(s decisionlog.Story) (request.Change, bool) {
 	changed, ok := decidedChange(s)
 	return changed, ok && (s.Job.State == jobs.StateUpdated || s.Job.State == jobs.StateVerified)
+}
+
+// hasPlan says whether a job was given a card that is too small for it, with a plan.
+func hasPlan(s decisionlog.Story) bool {
+	n := len(s.Decisions)
+	return n > 0 && s.Decisions[n-1].Code == decision.CodePlanned
 }
 
 // decidedChange is the change that was decided last, whatever has become of the job since.
@@ -183,15 +192,23 @@ func exitOf(text string) (code, signal int, ok bool) {
 func (k *Keeper) record(ctx context.Context, s decisionlog.Story, a decisionlog.Actual) error {
 	var event *decisionlog.Event
 	rescue := false
-	if a.Outcome == decisionlog.OutOfMemory {
+	planned := hasPlan(s)
+	switch {
+	case a.Outcome == decisionlog.OutOfMemory:
 		event = &decisionlog.Event{At: a.At, State: s.Job.State, Code: estimator.CodeOutOfMemory, Detail: "the job died of GPU memory on what its owner had asked for: " + a.Detail}
 		if a.AfterRewrite {
 			event.Code, event.Detail = decision.CodeDied, "the job died of GPU memory on what gresize had given it: "+a.Detail
-			rescue = k.config.Requeue && a.Run == 0
-			if rescue {
-				event.Detail += "; it is to run again with what its owner had asked for"
+			if planned {
+				event.Detail = "the job died of GPU memory on a card that is too small for it, with a plan: " + a.Detail
 			}
+			rescue = k.config.Requeue && a.Run == 0
 		}
+	case planned && a.AfterRewrite && a.Outcome == decisionlog.Failed && strings.HasPrefix(a.Detail, epilog.SlowStep):
+		event = &decisionlog.Event{At: a.At, State: s.Job.State, Code: decision.CodeSlowWithPlan, Detail: "the job was too slow on a card that is too small for it: " + a.Detail}
+		rescue = k.config.Requeue && a.Run == 0
+	}
+	if rescue {
+		event.Detail += "; it is to run again with what its owner had asked for"
 	}
 	added, err := k.config.Log.AddActual(ctx, s.Job.ID, a, event, rescue)
 	if err != nil || !added {

@@ -50,6 +50,7 @@ type Config struct {
 	Shard          Shard          `toml:"shard"`
 	Counted        Counted        `toml:"vram"`
 	Host           Host           `toml:"host"`
+	Swap           Swap           `toml:"swap"`
 	Estimators     []Estimator    `toml:"estimator"`
 	// Cache says when an earlier job's answer is good for a later one.
 	Cache   Cache   `toml:"cache"`
@@ -176,6 +177,28 @@ type Host struct {
 	Floor Bytes `toml:"floor"`
 }
 
+// Swap says whether a job may get a card that is one size too small, with a plan by which what does not fit goes to host memory and comes back (docs/run.md).
+type Swap struct {
+	Allow bool `toml:"allow"`
+	// Slowdown is by how many times a step may be longer.
+	Slowdown float64 `toml:"slowdown"`
+}
+
+// maxSlowdown is above what anybody wants to wait for.
+const maxSlowdown = 10
+
+func (c *Config) checkSwap(found *faults) {
+	if s := c.Swap.Slowdown; !(s >= 1 && s <= maxSlowdown) {
+		found.add("swap.slowdown", "1.05 lets a step be 5 % longer, 1 not at all", "%v is not between 1 and %d", s, maxSlowdown)
+	}
+	if c.Swap.Allow && !c.OOM.Requeue {
+		found.add("swap.allow", "[oom] requeue = true", "a job that dies on a card that is too small for it has to run again with what its owner asked for, and oom.requeue is false")
+	}
+	if c.Swap.Allow && c.Actuals.Key != "" {
+		found.add("swap.allow", "leave it out where Slurm does without munge", "a job's node fetches its plan in the name of the job's owner, which only munge proves, and actuals.key is set")
+	}
+}
+
 // Defaults is what a file starts from that gives nothing but its version.
 func Defaults() Config {
 	return Config{
@@ -194,6 +217,7 @@ func Defaults() Config {
 		},
 		Jobs:   Jobs{Arrays: true},
 		Policy: Policy{ActOn: []string{"exact", "high"}, MarginPercent: 5, MarginMin: 256 << 20, Watch: Duration(time.Minute)},
+		Swap:   Swap{Slowdown: 1.05},
 		Web:    Web{Hosts: []string{}, KeepBundles: 256 << 20},
 		Host:   Host{MarginPercent: 50, MarginMin: 4 << 30, Floor: 4 << 30},
 	}

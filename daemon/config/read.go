@@ -131,6 +131,7 @@ func (c *Config) check(found *faults) {
 	if c.Probe.Memory < 64<<20 {
 		found.add("probe.memory", "PyTorch alone needs about 1GiB", "%s is too little", c.Probe.Memory)
 	}
+	c.checkSwap(found)
 	c.checkTimes(found)
 	c.checkAddress(found)
 	for _, w := range []struct{ field, value string }{{"probe.partition", c.Probe.Partition}, {"probe.account", c.Probe.Account}, {"probe.qos", c.Probe.QOS}} {

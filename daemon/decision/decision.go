@@ -41,6 +41,8 @@ const (
 	CodeOutsideScope  = "outside_scope"
 	// CodeHostMemory: the GPU is right, and less host memory suffices.
 	CodeHostMemory = "host_memory_lowered"
+	// CodePlanned: a card that is one size too small, with a plan under the job.
+	CodePlanned = "smaller_with_a_plan"
 	// CodeNoEstimate: a replay has no estimate on the card that it would choose.
 	CodeNoEstimate = "no_estimate_on_card"
 )
@@ -90,8 +92,11 @@ const (
 	CodeCardsDisagree = "cards_disagree"
 	// CodeFromCache: it was answered as an earlier job.
 	CodeFromCache = "answered_from_cache"
-	CodeRunning   = "running"
-	CodeWaiting   = "waiting_with_nothing_wrong"
+	// CodeTriedWithPlan: a plan for the next smaller card is made and tried; CodeNoPlan: there is none, and the job gets what it would have got.
+	CodeTriedWithPlan = "tried_with_a_plan"
+	CodeNoPlan        = "no_plan"
+	CodeRunning       = "running"
+	CodeWaiting       = "waiting_with_nothing_wrong"
 )
 
 // Codes of events after the last state of a job.
@@ -100,11 +105,13 @@ const (
 	CodeRequeued        = "requeued"
 	CodeRequestRestored = "request_restored"
 	CodeRequeueRefused  = "requeue_refused"
+	// CodeSlowWithPlan: the job found its steps to be slower than the site wants.
+	CodeSlowWithPlan = "slow_with_a_plan"
 )
 
 // words are the codes as a list says them.
 var words = map[string]string{
-	CodeSmaller: "a smaller card holds it", CodeNarrowed: "this card holds it", CodeUpsized: "it would die on what it asked for", CodeHostMemory: "less host memory holds it",
+	CodeSmaller: "a smaller card holds it", CodeNarrowed: "this card holds it", CodeUpsized: "it would die on what it asked for", CodeHostMemory: "less host memory holds it", CodePlanned: "a smaller card holds it with a plan",
 	CodeAlready: "already the smallest", CodeConfidence: "not sure enough", CodeInvalidAnswer: "the estimate cannot be", CodeNeedsMore: "needs more than it asked for", CodeFitsNothing: "fits no card of the site",
 	CodeUnknownGPU: "the card is not in the table", CodeOtherCard: "the card was asked for by name", CodeOutsideScope: "left out by the site",
 
@@ -122,7 +129,7 @@ var words = map[string]string{
 	CodeChangedEarly: "changed by another filter", CodeClockSetBack: "the clock was set back", CodeOwnerReleased: "its owner lifted the hold", CodeOwnerChanged: "its owner changed it", CodeOwnerCancelled: "it ended",
 	CodeHoldPassed: "its hold passed", CodeNeverSeen: "never seen", CodeAmbiguous: "its record is not certain", CodeNextTask: "the next task is tried", CodeTriedAgain: "is tried on the new card",
 	CodeCardsDisagree: "the cards disagree", CodeUpdateRefused: "Slurm refused the change", CodeImpossible: "no node can run it", CodeLimit: "a limit stands against it", CodeWaitedTooLong: "waited too long",
-	CodeModeChanged: "the mode was changed", CodeFromCache: "as an earlier job",
+	CodeTriedWithPlan: "is tried with a plan", CodeNoPlan: "no plan for a smaller card", CodeModeChanged: "the mode was changed", CodeFromCache: "as an earlier job",
 }
 
 // Words is a code in a few words; empty for one that is not known, such as a reason of an estimate.

@@ -220,7 +220,7 @@ type Past struct {
 	PeakBytes int64
 }
 
-// PastByFingerprint returns what the latest jobs of a user with a fingerprint really used, newest first.
+// PastByFingerprint returns what the latest jobs of a user with a fingerprint really used, newest first. What one used with a plan says nothing of one without.
 func (l *Log) PastByFingerprint(ctx context.Context, uid uint32, fingerprint string, limit int) ([]Past, error) {
 	return l.past(ctx, uid, `INDEXED BY jobs_by_fingerprint JOIN actuals a ON a.job = j.id WHERE j.fingerprint = ?`, fingerprint, limit)
 }
@@ -234,7 +234,7 @@ func (l *Log) past(ctx context.Context, uid uint32, where, key string, limit int
 	// #nosec G202 -- where is one of two columns
 	rows, err := l.db.QueryContext(ctx, `SELECT g.id, g.slurm, g.at, coalesce(e.gpu, ''), coalesce(e.estimator, ''), coalesce(e.comfortable_high_bytes, 0), g.outcome, iif(`+takesShare+`, 0, g.peak)
 		FROM (SELECT j.id, coalesce(j.slurm_job_id, 0) AS slurm, max(a.at) AS at, max(a.after_rewrite) AS rewritten, coalesce(j.outcome, 'unknown') AS outcome, coalesce(max(a.peak_bytes), 0) AS peak
-			FROM jobs j `+where+` AND j.uid = ? GROUP BY j.id ORDER BY j.id DESC LIMIT ?) g
+			FROM jobs j `+where+` AND j.uid = ? AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.job = j.id) GROUP BY j.id ORDER BY j.id DESC LIMIT ?) g
 		LEFT JOIN estimates e ON e.id = iif(g.rewritten, (SELECT d.estimate FROM decisions d WHERE d.job = g.id ORDER BY d.id DESC LIMIT 1), (SELECT min(id) FROM estimates WHERE job = g.id))
 		ORDER BY g.id DESC`, key, uid, limit)
 	if err != nil {
@@ -254,10 +254,11 @@ func (l *Log) past(ctx context.Context, uid uint32, where, key string, limit int
 	return all, nil
 }
 
-// DiedAfterRewrite returns the latest job of a user with a fingerprint that ran out of memory on what gresize had given it; 0: there is none.
+// DiedAfterRewrite returns the latest job of a user with a fingerprint that ran out of memory on what gresize had given it; 0: there is none. Of one that ran with a plan, PlanFailed knows.
 func (l *Log) DiedAfterRewrite(ctx context.Context, uid uint32, fingerprint string) (slurmJobID uint32, err error) {
 	err = l.db.QueryRowContext(ctx, `SELECT coalesce(j.slurm_job_id, 0) FROM jobs j INDEXED BY jobs_by_fingerprint WHERE j.fingerprint = ? AND j.uid = ? AND j.outcome = 'out_of_memory'
-		AND EXISTS (SELECT 1 FROM actuals a WHERE a.job = j.id AND a.outcome = 'out_of_memory' AND a.after_rewrite = 1) ORDER BY j.id DESC LIMIT 1`, fingerprint, uid).Scan(&slurmJobID)
+		AND EXISTS (SELECT 1 FROM actuals a WHERE a.job = j.id AND a.outcome = 'out_of_memory' AND a.after_rewrite = 1) AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.job = j.id)
+		ORDER BY j.id DESC LIMIT 1`, fingerprint, uid).Scan(&slurmJobID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("look for earlier deaths: %w", err)
 	}

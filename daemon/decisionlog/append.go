@@ -112,6 +112,8 @@ type Transition struct {
 	// FromJob is the row of the job whose probe found the estimate; 0: its own.
 	FromJob  int64
 	Decision *Decision
+	// Plan is what the job runs with on the card that was decided on.
+	Plan *Plan
 }
 
 // NewJob is a job with its first event, and with a decision where one was made at once.
@@ -205,6 +207,11 @@ func advance(ctx context.Context, tx *sql.Tx, t Transition) error {
 	}
 	if p := t.Reported; p != nil {
 		if _, err := tx.ExecContext(ctx, `UPDATE probes SET reported_at = ?, bundle_sha256 = ?, bundle_bytes = ? WHERE name = ? AND job = ?`, millis(t.At), p.BundleSHA256, p.BundleBytes, p.Name, t.Job); err != nil {
+			return err
+		}
+	}
+	if t.Plan != nil {
+		if err := addPlan(ctx, tx, t.Job, t.At, t.Plan); err != nil {
 			return err
 		}
 	}

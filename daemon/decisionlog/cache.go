@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -21,12 +22,13 @@ type Cached struct {
 }
 
 // Cached returns the latest estimate for a GPU profile that a probe has found for a job of a user with a fingerprint. Nobody is answered with what was found
-// for somebody else. onlyJob, when it is not 0, is the row that it must come from. Found is false when there is none.
+// for somebody else, or with a plan under it, which another job does not have. onlyJob, when it is not 0, is the row that it must come from. Found is false when there is none.
 func (l *Log) Cached(ctx context.Context, uid uint32, fingerprint, profile string, onlyJob int64) (c Cached, found bool, err error) {
 	var body string
 	err = l.db.QueryRowContext(ctx, `SELECT j.id, coalesce(j.slurm_job_id, 0), e.body, i.body FROM jobs j INDEXED BY jobs_by_fingerprint
 		JOIN estimates e ON e.id = (SELECT max(id) FROM estimates WHERE job = j.id AND gpu = ? AND from_job IS NULL AND comfortable_high_bytes > 0) LEFT JOIN inputs i ON i.job = j.id
-		WHERE j.fingerprint = ? AND j.uid = ? AND (? = 0 OR j.id = ?) ORDER BY j.id DESC LIMIT 1`, profile, fingerprint, uid, onlyJob, onlyJob).Scan(&c.Job, &c.SlurmJobID, &body, &c.Inputs)
+		WHERE j.fingerprint = ? AND j.uid = ? AND (? = 0 OR j.id = ?)
+		AND NOT EXISTS (SELECT 1 FROM events WHERE job = j.id AND code = ?) ORDER BY j.id DESC LIMIT 1`, profile, fingerprint, uid, onlyJob, onlyJob, decision.CodeTriedWithPlan).Scan(&c.Job, &c.SlurmJobID, &body, &c.Inputs)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Cached{}, false, nil
 	}

@@ -22,7 +22,7 @@ func (l *Log) Forget(ctx context.Context, before time.Time, most int) (jobs int6
 			return err
 		}
 		// What refers to a row goes before it.
-		for _, table := range []string{"actuals", "rescues", "inputs", "decisions", "estimates", "probes", "events"} {
+		for _, table := range []string{"actuals", "rescues", "inputs", "plans", "decisions", "estimates", "probes", "events"} {
 			// #nosec G202 -- table is one of the words above
 			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE job IN (SELECT job FROM forgotten)`); err != nil {
 				return err

@@ -33,8 +33,9 @@ func TestMemoryLine(t *testing.T) {
 		"torch.OutOfMemoryError: first\n torch.OutOfMemoryError: last":                                           " torch.OutOfMemoryError: last",
 		"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`":               "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
 		"\x1b[2JCUDA error: out of memory\r\n":                                                                   "?[2JCUDA error: out of memory?",
-		"slurmstepd: error: Detected 1 oom-kill event(s)":                                                        "",
-		strings.Repeat("#", 5000) + "CUDA out of memory" + "\xff\xfe":                                            strings.Repeat("#", 100) + "CUDA out of memory?",
+		"step 1\n" + SlowStep + "1.3 times\n":                                                                    SlowStep + "1.3 times", "it says " + SlowStep + "nothing": "",
+		"slurmstepd: error: Detected 1 oom-kill event(s)":             "",
+		strings.Repeat("#", 5000) + "CUDA out of memory" + "\xff\xfe": strings.Repeat("#", 100) + "CUDA out of memory?",
 	} {
 		if got := MemoryLine([]byte(text)); got != want {
 			t.Errorf("%.60q: %q, want %q", text, got, want)
@@ -182,7 +183,7 @@ func FuzzParseReport(f *testing.F) {
 func FuzzParseWanted(f *testing.F) {
 	f.Add([]byte(`{"schema":"gresize.explain/1","job_id":7}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if w, err := ParseWanted(data); err == nil && (w.JobID == 0 || w.Schema != SchemaExplain) {
+		if w, err := ParseWanted(data, SchemaExplain); err == nil && (w.JobID == 0 || w.Schema != SchemaExplain) {
 			t.Fatalf("%+v", w)
 		}
 	})

@@ -15,21 +15,21 @@ const PathExplain = "/v1/explain"
 
 const maxWantedBytes = 1 << 10
 
-// Wanted is the job that its owner wants to have explained.
+// Wanted is the job of which its owner asks: to have it explained, or for its plan.
 type Wanted struct {
 	Schema string `json:"schema"`
 	JobID  uint32 `json:"job_id"`
 }
 
-// ParseWanted reads it defensively.
-func ParseWanted(data []byte) (Wanted, error) {
+// ParseWanted reads it defensively; schema says which of the two is expected.
+func ParseWanted(data []byte, schema string) (Wanted, error) {
 	var w Wanted
 	if err := strictjson.Unmarshal(data, maxWantedBytes, &w); err != nil {
-		return w, fmt.Errorf("explain: %w", err)
+		return w, fmt.Errorf("question: %w", err)
 	}
 	switch {
-	case w.Schema != SchemaExplain:
-		return w, fmt.Errorf("schema: %q, want %q", w.Schema, SchemaExplain)
+	case w.Schema != schema:
+		return w, fmt.Errorf("schema: %q, want %q", w.Schema, schema)
 	case w.JobID == 0:
 		return w, errors.New("job_id: 0 is no job")
 	}

@@ -129,9 +129,13 @@ func (a Accounting) since(gpu string, apps []app) (peak Peak, known bool, err er
 // memoryUsedUp are the words of CUDA's libraries and of the frameworks for a GPU without free memory.
 var memoryUsedUp = regexp.MustCompile(`CUDA out of memory|torch(?:\.cuda)?\.OutOfMemoryError|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_ALLOC_FAILED|RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor`)
 
-// MemoryLine looks through the end of a text for the last line that says that the GPU's memory was used up.
+// slowStep is a line of a job with a plan.
+var slowStep = regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(SlowStep))
+
+// MemoryLine looks through the end of a text for the last line that says that the GPU's memory was used up, or that the job is too slow with its plan.
 func MemoryLine(text []byte) string {
 	found := memoryUsedUp.FindAllIndex(text, -1)
+	found = append(found, slowStep.FindAllIndex(text, -1)...)
 	if len(found) == 0 {
 		return ""
 	}

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-const maxAnswerBytes = 64 << 10
+// maxAnswerBytes is above the largest answer, which is a plan.
+const maxAnswerBytes = 4 << 20
 
 // Sender tells gresized something in the name of whoever runs it: munge proves who that is, or a key that only root and SlurmUser can read.
 type Sender struct {

@@ -178,8 +178,11 @@ func notUnderstood(asked request.Request) string {
 // moreThanOne is about a number that the user may not have given; Slurm's "unset" never arrives.
 func moreThanOne(n *uint32) bool { return n != nil && *n > 1 }
 
-// off is the word that opts a job out.
-const off = "off"
+// The words of a line #GRESIZE: off opts a job out, noswap out of a card that is too small for it.
+const (
+	off    = "off"
+	noSwap = "noswap"
+)
 
 // optedOut repeats what the plugin looks for, so that a site's own submit filter can opt jobs out as well.
 func optedOut(r *wire.Request) bool {
@@ -193,9 +196,14 @@ func optedOut(r *wire.Request) bool {
 			return true
 		}
 	}
+	return directed(r.Script, off)
+}
+
+// directed says whether a script has a line #GRESIZE with a word.
+func directed(script, wanted string) bool {
 	// From mark to mark: a script may have a million lines.
 	const mark = "#GRESIZE"
-	for rest, begins := r.Script, true; ; {
+	for rest, begins := script, true; ; {
 		if !begins {
 			next := strings.Index(rest, "\n"+mark)
 			if next < 0 {
@@ -210,7 +218,7 @@ func optedOut(r *wire.Request) bool {
 		}
 		rest = after
 		word := strings.TrimLeft(after, " \t")
-		if len(word) < len(after) && len(word) >= len(off) && strings.EqualFold(word[:len(off)], off) && (len(word) == len(off) || strings.ContainsRune(" \t\r\n\v\f", rune(word[len(off)]))) {
+		if len(word) < len(after) && len(word) >= len(wanted) && strings.EqualFold(word[:len(wanted)], wanted) && (len(word) == len(wanted) || strings.ContainsRune(" \t\r\n\v\f", rune(word[len(wanted)]))) {
 			return true
 		}
 	}

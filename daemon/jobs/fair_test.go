@@ -174,7 +174,9 @@ func TestPlacesAmongProbes(t *testing.T) {
 		n++
 		l := &trackedJob{}
 		l.job.Token, l.job.UID, l.job.Account = fmt.Sprint(n), uid, account
+		m.mu.Lock() // the loop looks through them meanwhile
 		m.open[l.job.Token] = l
+		m.mu.Unlock()
 		return m.place(l, &probe{name: fmt.Sprint(n)})
 	}
 	for i := range 8 {

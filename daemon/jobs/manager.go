@@ -189,6 +189,8 @@ type trackedJob struct {
 	attempts int
 	// cardsTried counts the cards on which the job was tried: one that would get another card is tried on that card too. reported counts the estimates.
 	cardsTried, reported int
+	// plan is the search for a plan for a smaller card; nil: none is made. It is written under Manager.mu.
+	plan *planTry
 	// seen are the estimates on the present card: of an array, one for each task that was tried.
 	seen []estimator.Estimate
 	// array says that the job is one.
@@ -333,6 +335,7 @@ func (m *Manager) adopt(s decisionlog.Story) {
 	if n := len(s.Decisions); n > 0 {
 		l.decision = &s.Decisions[n-1]
 	}
+	l.adoptPlan(s)
 	if n := len(s.Probes); n > 0 && s.Job.State == StateProbing {
 		last := s.Probes[n-1]
 		p := &probe{name: last.Name, slurmJobID: last.SlurmJobID, token: s.Job.Token, uid: s.Job.UID, account: s.Job.Account, nth: len(l.seen)}
@@ -422,7 +425,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 		m.enqueue(s)
 		return pass
 	}
-	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r)}
+	s.payload = &spool.Job{Array: array, Script: []byte(r.Script), Argv: byteSlices(r.Argv), Environment: byteSlices(r.Environment), Tasks: tasksOf(r), MemMiB: memPerNode(r)}
 	// In shadow mode nothing is dropped and nothing rewritten, but the decision is the one that enforcing would make.
 	targets, options := settings.Rules.Targets(), request.Options{Version: m.releaseOf(&s.job), Own: settings.Rules.Own}
 	asked := s.job.Asked

@@ -37,6 +37,8 @@ type ProbeJob struct {
 	RecordInputs bool
 	Inputs       []byte
 	InputsOf     int64
+	// Swap asks for a plan.
+	Swap *probejob.Swap
 }
 
 // report is what arrived from a probe: a bundle that is on disk, or a reason why there is none.
@@ -88,7 +90,7 @@ func (m *Manager) launchProbe(ctx context.Context, l *trackedJob) bool {
 	if err != nil {
 		return m.leaveAlone(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
-	if payload.Array == nil {
+	if payload.Array == nil && l.plan == nil {
 		if again, done := m.fromCache(ctx, l); done {
 			return again
 		}
@@ -352,7 +354,7 @@ func (m *Manager) ProbeJob(name, key string) (ProbeJob, error) {
 		task = &probejob.ArrayTask{JobID: l.job.SlurmJobID, Task: a.Tried[nth], Count: a.Count, Min: a.Min, Max: a.Max, Step: a.Step}
 	}
 	job := ProbeJob{Array: task, Script: payload.Script, Arguments: arguments, WorkDir: l.job.WorkDir, Profile: l.job.Profile, Steps: m.settings().Probe.Steps, Budget: m.settings().Probe.Budget, Devices: devicesOf(l.job.Asked), Tasks: max(payload.Tasks, 1)}
-	if task == nil {
+	if job.Swap = m.wantsPlan(l); job.Swap == nil && task == nil {
 		m.verifiable(l, &job)
 	}
 	return job, nil

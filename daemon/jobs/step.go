@@ -58,6 +58,12 @@ func (m *Manager) step(ctx context.Context, l *trackedJob, view *queueView) {
 		if m.leaveAloneUnwritten(ctx, l) {
 			return
 		}
+		if l.plan != nil {
+			if why := l.planOverdue(time.Now()); why != "" {
+				again = m.withoutPlan(ctx, l, why)
+				continue
+			}
+		}
 		switch l.job.State {
 		case StateHeld, StateStamped:
 			again = m.find(ctx, l, view)
@@ -102,6 +108,9 @@ func (m *Manager) abandon(ctx context.Context, l *trackedJob, code, detail strin
 
 // leaveAlone decides to leave the job as it is: a held one is released at once, a stamped one needs nothing.
 func (m *Manager) leaveAlone(ctx context.Context, l *trackedJob, code, reason string) bool {
+	if l.plan != nil {
+		return m.withoutPlan(ctx, l, reason)
+	}
 	d := &decisionlog.Decision{At: time.Now(), Verdict: decision.LeaveAlone, Code: code, Reason: reason}
 	l.decision = d
 	if code == estimator.CodeProbeRefused || code == estimator.CodeProbeLost {
@@ -305,6 +314,9 @@ func (m *Manager) estimate(ctx context.Context, l *trackedJob) bool {
 		if err != nil {
 			answer = estimator.NewUnknown(m.config.EstimatorName, l.job.Profile, estimator.Reason{Code: estimator.CodeBundleInvalid, Detail: shorten(err.Error(), estimator.MaxDetailBytes)})
 		}
+		if l.plan != nil {
+			markPlanned(&answer)
+		}
 		l.estimate = &answer
 	}
 	if !m.move(ctx, l, decisionlog.Transition{To: StateEstimated, Estimate: l.estimate, FromJob: l.fromJob, Detail: describeEstimate(l.estimate)}) {
@@ -361,6 +373,9 @@ func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 	if err != nil {
 		return m.leaveAlone(ctx, l, decision.CodeSpoolLost, "the job was left alone: its script is no longer in the spool: "+err.Error())
 	}
+	if l.plan != nil {
+		return m.decideWithPlan(ctx, l, payload)
+	}
 	var forAll *estimator.Estimate
 	if a := payload.Array; a != nil && len(l.seen) > 0 && len(l.seen) <= len(a.Tried) {
 		if last := l.seen[len(l.seen)-1]; len(l.seen) < len(a.Tried) && last.Confidence != estimator.Unknown {
@@ -384,6 +399,9 @@ func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 	}
 	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
 		Target: d.Target, Change: d.Change}
+	if again, began := m.planFor(ctx, l, in, d, payload); began {
+		return again
+	}
 	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision, Estimate: forAll})
 }
 

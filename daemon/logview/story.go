@@ -68,7 +68,15 @@ func Explain(s decisionlog.Story) []Line {
 	for _, e := range s.Events {
 		switch e.Code {
 		case decision.CodeDied:
-			t.line("Failure", "%s; jobs like it are left alone from now on", e.Detail)
+			after := "jobs like it are left alone from now on"
+			if n := len(s.Decisions); n > 0 && s.Decisions[n-1].Code == decision.CodePlanned {
+				after = "this script gets no plan again"
+			}
+			t.line("Failure", "%s; %s", e.Detail, after)
+		case decision.CodeSlowWithPlan:
+			t.line("Failure", "%s; this script gets no plan again", e.Detail)
+		case decision.CodeNoPlan:
+			t.line("", "%s", e.Detail)
 		case decision.CodeRequeued, decision.CodeRequestRestored, decision.CodeRequeueRefused:
 			t.line("", "%s %s", clock(e.At), e.Detail)
 		}

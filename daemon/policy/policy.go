@@ -54,6 +54,8 @@ type Rules struct {
 	Counted Counted
 	// Host says whether the host memory may be lowered too.
 	Host Host
+	// Swap says whether a job may get a card that is one size too small, with a plan.
+	Swap Swap
 	// Own are the features of the table's constraints.
 	Own map[string]bool
 	// Cards are the GPU types and features that the site has tied to a GPU profile.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/jobs"
+	"github.com/gresize/gresize/daemon/probejob"
 	"github.com/gresize/gresize/estimator"
 )
 
@@ -33,6 +34,7 @@ func (two) ProbeBundle(string, string, []byte) error            { return nil }
 func (two) ProbeFailure(string, string, estimator.Reason) error { return nil }
 func (two) ProbeInputs(string, string, int, []byte) error       { return nil }
 func (two) ProbeUnchanged(name, key string, row int64) error    { return nil }
+func (two) ProbePlan(string, string, probejob.Plan) error       { return nil }
 
 // TestSlowSendersStandInNobodysWay: whoever sends slowly, without a key or with one, in whatever number, another's probe is answered.
 func TestSlowSendersStandInNobodysWay(t *testing.T) {

@@ -6,6 +6,7 @@
 //	GET  /v1/probes/NAME          the job, see probejob.Job
 //	POST /v1/probes/NAME/result   the bundle, application/octet-stream
 //	POST /v1/probes/NAME/inputs   the files that the script read, before the result (estimator/probe/inputs)
+//	POST /v1/probes/NAME/plan     before the result, where a plan was asked for: see probejob.Plan
 //	POST /v1/probes/NAME/unchanged  {"job": …} in place of a result, when the files of that earlier job are unchanged
 //	POST /v1/probes/NAME/failure  {"code": …, "detail": …} when there is no bundle
 //
@@ -56,6 +57,7 @@ type Source interface {
 	ProbeFailure(name, key string, reason estimator.Reason) error
 	ProbeInputs(name, key string, files int, packed []byte) error
 	ProbeUnchanged(name, key string, row int64) error
+	ProbePlan(name, key string, plan probejob.Plan) error
 }
 
 // Server is the HTTP side.
@@ -82,6 +84,7 @@ func New(source Source, logger *slog.Logger) *Server {
 	mux.HandleFunc("POST /v1/probes/{name}/failure", s.known(s.failure))
 	mux.HandleFunc("POST /v1/probes/{name}/inputs", s.known(s.inputs))
 	mux.HandleFunc("POST /v1/probes/{name}/unchanged", s.known(s.unchanged))
+	mux.HandleFunc("POST /v1/probes/{name}/plan", s.known(s.plan))
 	s.http = http.Server{Handler: mux, ConnContext: listen.WithConnection, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: 5 * time.Second,
 		MaxHeaderBytes: maxHeaderBytes, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
 	return s
@@ -120,7 +123,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	body := probejob.Job{Schema: probejob.Schema, Script: job.Script, Argv: job.Arguments, WorkDir: job.WorkDir, GPU: job.Profile, Steps: job.Steps, BudgetSeconds: int(job.Budget / time.Second), Devices: job.Devices, Tasks: job.Tasks, Array: job.Array, Recording: s.Recording,
-		RecordInputs: job.RecordInputs, Inputs: job.Inputs, InputsOf: job.InputsOf}
+		RecordInputs: job.RecordInputs, Inputs: job.Inputs, InputsOf: job.InputsOf, Swap: job.Swap}
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		s.logger.Debug("job not sent to probe", "probe", r.PathValue("name"), "error", err)
 	}
@@ -145,12 +148,12 @@ func (s *Server) result(w http.ResponseWriter, r *http.Request) {
 }
 
 // document reads the body into v, or refuses the request in the name of what it was to be.
-func document(w http.ResponseWriter, r *http.Request, name string, v any) bool {
-	data, ok := listen.Body(w, r, maxDocumentBytes)
+func document(w http.ResponseWriter, r *http.Request, name string, most int, v any) bool {
+	data, ok := listen.Body(w, r, int64(most))
 	if !ok {
 		return false
 	}
-	err := strictjson.Unmarshal(data, maxDocumentBytes, v)
+	err := strictjson.Unmarshal(data, most, v)
 	if err != nil {
 		http.Error(w, name+": "+err.Error(), http.StatusBadRequest)
 	}
@@ -159,7 +162,7 @@ func document(w http.ResponseWriter, r *http.Request, name string, v any) bool {
 
 func (s *Server) failure(w http.ResponseWriter, r *http.Request) {
 	var reason estimator.Reason
-	if !document(w, r, "failure", &reason) {
+	if !document(w, r, "failure", maxDocumentBytes, &reason) {
 		return
 	}
 	if err := s.source.ProbeFailure(r.PathValue("name"), key(r), reason); err != nil {
@@ -189,10 +192,32 @@ func (s *Server) inputs(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) unchanged(w http.ResponseWriter, r *http.Request) {
 	var body probejob.Unchanged
-	if !document(w, r, "unchanged", &body) {
+	if !document(w, r, "unchanged", maxDocumentBytes, &body) {
 		return
 	}
 	if err := s.source.ProbeUnchanged(r.PathValue("name"), key(r), body.Job); err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
+	done, ok := s.places.upload(r.Context(), ownerOf(r))
+	if !ok {
+		return
+	}
+	defer done()
+	patience(w, r)
+	var plan probejob.Plan
+	if !document(w, r, "plan", 2*probejob.MaxPlanBytes, &plan) {
+		return
+	}
+	if err := plan.Validate(); err != nil {
+		http.Error(w, "plan: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	if err := s.source.ProbePlan(r.PathValue("name"), key(r), plan); err != nil {
 		s.refuse(w, r, err)
 		return
 	}

@@ -72,6 +72,11 @@ func (o *one) ProbeUnchanged(name, key string, row int64) error {
 	return nil
 }
 
+func (o *one) ProbePlan(name, key string, plan probejob.Plan) error {
+	_, err := o.ProbeJob(name, key)
+	return err
+}
+
 func TestInputsAndUnchanged(t *testing.T) {
 	list := &inputs.List{Schema: inputs.Schema, Folders: []inputs.Folder{{Path: "/a/", Names: []string{"b"}, Digest: strings.Repeat("a", 32)}}}
 	packed, err := list.Pack()
@@ -85,6 +90,9 @@ func TestInputsAndUnchanged(t *testing.T) {
 		code            int
 	}{
 		{"inputs", "x", string(packed), 403}, {"inputs", "k", "no gzip", 422}, {"inputs", "k", string(packed), 204}, {"inputs", "k", strings.Repeat("x", inputs.MaxPackedBytes+1), 413},
+		{"plan", "x", `{"slowdown":1,"host_bytes":0,"moved_bytes":0,"body":"e30="}`, 403}, {"plan", "k", `{"slowdown":1,"host_bytes":0,"moved_bytes":0,"body":"e30="}`, 204},
+		{"plan", "k", `{"slowdown":0.5,"host_bytes":0,"moved_bytes":0,"body":"e30="}`, 400}, {"plan", "k", `{"slowdown":1,"host_bytes":-1,"moved_bytes":0,"body":"e30="}`, 400},
+		{"plan", "k", `{"slowdown":1,"host_bytes":0,"moved_bytes":0,"body":""}`, 400}, {"plan", "k", `{"slowdown":1,"more":1}`, 400}, {"plan", "k", "{", 400},
 		{"unchanged", "k", "x", 400}, {"unchanged", "k", `{"job":30}`, 403}, {"unchanged", "k", `{"job":31}`, 204}, {"unchanged", "k", `{"job":31}`, 403},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/probes/p/"+c.page, strings.NewReader(c.body))

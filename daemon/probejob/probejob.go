@@ -18,6 +18,8 @@ const (
 	maxTasks         = 1024
 	maxBudgetSeconds = 24 * 3600
 	maxParts         = 16
+	maxSlowdown      = 1000
+	maxBytes         = 1 << 48
 )
 
 // Job is what a probe is told. []byte is base64 in JSON.
@@ -44,6 +46,40 @@ type Job struct {
 	InputsOf int64  `json:"inputs_of,omitempty"`
 	// Recording is how the script is run and what is recorded of it.
 	Recording Recording `json:"recording,omitzero"`
+	// Swap asks for a plan with which the script runs on a card that is too small for it, and for the bundle of a run with it.
+	Swap *Swap `json:"swap,omitempty"`
+}
+
+// Swap is what the plan is made for.
+type Swap struct {
+	// TargetBytes is the card's memory that the job may take, all in all.
+	TargetBytes int64 `json:"target_bytes"`
+}
+
+// MaxPlanBytes bounds a plan's file, which the daemon keeps and a node fetches.
+const MaxPlanBytes = 2 << 20
+
+// Plan is what a probe found: a plan, which is read by the job's own processes alone, and what it costs.
+type Plan struct {
+	// Slowdown is by how many times a step is longer at most, by roofline; 1: by nothing.
+	Slowdown   float64 `json:"slowdown"`
+	HostBytes  int64   `json:"host_bytes"`
+	MovedBytes int64   `json:"moved_bytes"`
+	// Body is the plan's file.
+	Body []byte `json:"body"`
+}
+
+// Validate returns the first fault with the field's name.
+func (p *Plan) Validate() error {
+	switch {
+	case !(p.Slowdown >= 1 && p.Slowdown <= maxSlowdown):
+		return fmt.Errorf("slowdown: %v is not between 1 and %d", p.Slowdown, maxSlowdown)
+	case p.HostBytes < 0 || p.HostBytes > maxBytes || p.MovedBytes < 0 || p.MovedBytes > maxBytes:
+		return fmt.Errorf("host_bytes or moved_bytes: %d, %d", p.HostBytes, p.MovedBytes)
+	case len(p.Body) == 0 || len(p.Body) > MaxPlanBytes:
+		return fmt.Errorf("body: %d bytes, at most %d", len(p.Body), MaxPlanBytes)
+	}
+	return nil
 }
 
 // ArrayTask is what a task of a job array sees of it.
@@ -98,6 +134,9 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("tasks: %d", j.Tasks)
 	case j.Devices < 0 || j.Devices > maxDevices:
 		return fmt.Errorf("devices: %d", j.Devices)
+	}
+	if j.Swap != nil && (j.Swap.TargetBytes < 1 || j.Swap.TargetBytes > maxBytes) {
+		return fmt.Errorf("swap.target_bytes: %d", j.Swap.TargetBytes)
 	}
 	return j.Recording.validate()
 }

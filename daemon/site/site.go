@@ -239,6 +239,7 @@ func (s *Site) Rules() policy.Rules {
 	r := policy.Rules{Scope: s.scope(), MarginPercent: c.Policy.MarginPercent, MarginMinBytes: int64(c.Policy.MarginMin), FloorPercent: c.Margin.FloorPercent, FloorMinBytes: int64(c.Margin.FloorMin), Upsizing: c.Policy.Upsizing,
 		Counted:    policy.Counted{Name: c.Counted.Gres, UnitBytes: int64(c.Counted.Per), Max: c.Counted.Max},
 		Host:       policy.Host{Lower: c.Host.LowerMem, MarginPercent: c.Host.MarginPercent, MarginMinBytes: int64(c.Host.MarginMin), FloorBytes: int64(c.Host.Floor)},
+		Swap:       policy.Swap{Allow: c.Swap.Allow, Slowdown: c.Swap.Slowdown},
 		ShardBytes: int64(c.Shard.Per), ShardMax: c.Shard.Max, Own: c.OwnFeatures(), Cards: map[string]policy.Card{}}
 	for _, level := range c.Policy.ActOn {
 		r.ActOn = append(r.ActOn, estimator.Confidence(level))

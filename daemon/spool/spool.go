@@ -41,6 +41,8 @@ type Job struct {
 	Tasks int `json:"tasks,omitempty"`
 	// InnerSrunClear says that no variable of the job would make an srun inside it ask for the old resource after a change of its kind.
 	InnerSrunClear bool `json:"inner_srun_clear,omitempty"`
+	// MemMiB is the host memory of --mem; 0: not given.
+	MemMiB uint64 `json:"mem_mib,omitempty"`
 	// ByNode says that what the job asked for by the GPU is asked for by the node, or would be if it was not a shadow.
 	ByNode bool `json:"by_node,omitempty"`
 	// Array is set for a job array.

@@ -4,6 +4,8 @@ Cuda has two streams of its own, one a direction. Host stands for a device where
 """
 from __future__ import annotations
 
+from . import pace
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any
@@ -57,6 +59,7 @@ class Cuda:
         # The operator itself: whoever has replaced Tensor.copy_ watches what the program reads, and this is no read of the program's.
         self.copy = torch.ops.aten.copy_.default
         self.streams = {}  # device -> out, in
+        self.pace = pace.Pace(torch, pace.slowest())
 
     def usable(self) -> bool:
         return not self.torch.cuda.is_current_stream_capturing()
@@ -87,10 +90,21 @@ class Cuda:
             self.copy(storage, host, True)
             return stream.record_event()
 
-    @staticmethod
-    def wait(stream: Any, event: Any) -> None:
+    def begun(self) -> None:
+        self.pace.begun()
+
+    def slowdown(self) -> float | None:
+        """By how many times a step is longer, as it was measured; None where it was not."""
+        return self.pace.slowdown
+
+    def wait(self, stream: Any, event: Any) -> None:
         """What stream does from now on comes after the copy; the host does not wait."""
+        if not self.pace.measures():
+            stream.wait_event(event)
+            return
+        before = self.pace.event(stream)
         stream.wait_event(event)
+        self.pace.waits.append((before, self.pace.event(stream)))
 
 
 class Host:
@@ -98,6 +112,12 @@ class Host:
 
     def __init__(self, torch: Torch) -> None:
         self.torch = torch
+
+    def begun(self) -> None:
+        pass
+
+    def slowdown(self) -> float | None:
+        return None
 
     def usable(self) -> bool:
         return True

@@ -69,6 +69,7 @@ class Swapper(sequence.Sequence):
             if not back:
                 action(held)
         self.state.begun()
+        self.engine.begun()
         self.counts["iterations"] += 1
         self.following = True
 
@@ -239,4 +240,4 @@ def begin(torch: Torch, plan: Plan) -> None:
 
 def _write(path):
     with open(path, "w") as f:
-        json.dump(current.report(), f)
+        json.dump(dict(current.report(), slowdown=current.engine.slowdown()), f)
