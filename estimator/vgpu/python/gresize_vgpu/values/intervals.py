@@ -5,23 +5,12 @@ a table of counts has the places that the program says that it has at least.
 """
 from __future__ import annotations
 
+import operator
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable
-
-# Their elements are elements of their first argument, or the mean or an extreme of some.
-ALIKE = """
-view reshape flatten unflatten squeeze unsqueeze transpose t permute expand expand_as select narrow chunk split tensor_split unbind movedim flip
-roll repeat contiguous clone detach view_as reshape_as index_select gather __getitem__ float double half bfloat16 type type_as to cuda mean amax amin
-""".split()
-CASTS = set("long int short char byte to type type_as cuda".split())
-# Of whole numbers, without what averages them.
-SAME = set(ALIKE) - {"mean", "float", "double", "half", "bfloat16"} | CASTS | set("ravel masked_select take take_along_dim swapaxes swapdims".split())
-PLUS, MINUS, TIMES = {"add", "__add__", "__radd__"}, {"sub", "subtract", "__sub__"}, {"mul", "multiply", "__mul__", "__rmul__"}
-JOINED = {"cat", "concat", "concatenate", "stack", "hstack", "vstack"}
-
 
 def _whole(dtype):
     return not dtype.is_floating_point and not dtype.is_complex
@@ -52,9 +41,9 @@ def _fits(span, dtype):
     return span + (dtype,) if (-most - 1 if dtype.is_signed else 0) <= span[0] and span[1] <= most else None
 
 
-def after(shadow: Any, original: Callable[..., Any], args: tuple[Any, ...], plan: Any, result: Any) -> Any:
-    """The span of what a call gave, from those of what it was given."""
-    if plan.kwargs or not isinstance(result, shadow.tensor) or not _whole(result.dtype):
+def after(shadow: Any, rule: Callable[..., Any], args: tuple[Any, ...], plan: Any, result: Any) -> Any:
+    """The span of what a call gave, from those of what it was given, by the rule of its operator."""
+    if plan.kwargs or not args or not isinstance(result, shadow.tensor) or not _whole(result.dtype):
         return None
 
     def operand(value):
@@ -63,19 +52,37 @@ def after(shadow: Any, original: Callable[..., Any], args: tuple[Any, ...], plan
         entry = shadow.find(value) if isinstance(value, shadow.tensor) and value.is_cuda else None
         return of(entry) if entry is not None else None
 
-    name = getattr(original, "__name__", "")
-    if name in SAME and args and (name in CASTS or args[0].dtype is result.dtype):
-        return _fits(operand(args[0]), result.dtype)
-    if name in JOINED and len(args) == 1:
-        parts = [operand(part) for part in args[0]]
-        return _fits((min(p[0] for p in parts), max(p[1] for p in parts)), result.dtype) if parts and None not in parts else None
-    if name not in PLUS | MINUS | TIMES or len(args) != 2:
-        return None
-    a, b = operand(args[0]), operand(args[1])
-    if a is None or b is None:
-        return None
-    if name in TIMES:
-        corners = [x * y for x in a for y in b]
-    else:
-        corners = [x + y if name in PLUS else x - y for x in a for y in b]
-    return _fits((min(corners), max(corners)), result.dtype)
+    return _fits(rule(args, result, operand), result.dtype)
+
+
+# The rules: (least, most) of the result of a call, from those of its arguments.
+
+
+def same(args: tuple[Any, ...], result: Any, operand: Callable[..., Any]) -> Any:
+    """Its elements are elements of the first argument, or an extreme of some."""
+    return operand(args[0]) if args[0].dtype is result.dtype else None
+
+
+def cast(args: tuple[Any, ...], result: Any, operand: Callable[..., Any]) -> Any:
+    return operand(args[0])
+
+
+def joined(args: tuple[Any, ...], result: Any, operand: Callable[..., Any]) -> Any:
+    parts = [operand(part) for part in args[0]] if len(args) == 1 else []
+    return (min(p[0] for p in parts), max(p[1] for p in parts)) if parts and None not in parts else None
+
+
+def _of_pairs(function):
+    """The least and the most that a function gives of two numbers each of which lies between two."""
+
+    def rule(args, result, operand):
+        a, b = (operand(args[0]), operand(args[1])) if len(args) == 2 else (None, None)
+        if a is None or b is None:
+            return None
+        corners = [function(x, y) for x in a for y in b]
+        return min(corners), max(corners)
+
+    return rule
+
+
+plus, minus, times = _of_pairs(operator.add), _of_pairs(operator.sub), _of_pairs(operator.mul)

@@ -7,8 +7,9 @@ import types
 
 from ..process import guard, native
 from ..program import own_lists
-from . import device_to_host, dynamic_shapes, intervals, length_reads, sequence_slots, sparse, validation
+from . import device_to_host, dynamic_shapes, guesses, intervals, length_reads, sequence_slots, sparse, validation
 from .decisions import FETCHED, Decisions
+from .operators import DRAWN, OPERATORS, PROPERTY
 from .policy import Policy
 from .shadow_tensors import GUESSED, KNOWN, MOST_ELEMENTS, NUMBER, WORD, Shadow, Taint
 from .synthetic_floats import Plausible
@@ -19,57 +20,26 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
     from gresize_types import Tensor, Torch
 
+    from .operators import Operator
     from .shadow_tensors import Entry
 
-# The same call on copies says what the call gives.
-FOLLOWED = """
-view reshape flatten unflatten squeeze unsqueeze transpose t permute expand expand_as select narrow chunk split tensor_split unbind
-diagonal movedim swapaxes swapdims flip roll repeat tile contiguous clone detach view_as reshape_as index_select gather take
-take_along_dim masked_fill where cat concat concatenate stack hstack vstack dstack broadcast_to broadcast_tensors meshgrid tril triu
-unfold ravel add sub subtract rsub mul multiply div divide true_divide floor_divide remainder fmod pow square neg negative abs absolute
-sign clamp clip minimum maximum lerp floor ceil round trunc reciprocal sqrt bitwise_and bitwise_or bitwise_xor bitwise_not
-bitwise_left_shift bitwise_right_shift sum prod mean amax amin cumsum cumprod diff mode median scatter scatter_add scatter_reduce index_add
-index_fill index_copy index_put masked_scatter nonzero argwhere masked_select outer combinations cartesian_prod cummax cummin histc
-fill put_along_dim select_scatter slice_scatter index_reduce hsplit vsplit dsplit block_diag column_stack row_stack deg2rad
-float long int bool half double bfloat16 short char byte type type_as
-__add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __rtruediv__ __div__ __floordiv__ __rfloordiv__ __mod__ __rmod__ __neg__
-__pow__ __rpow__ __abs__ __pos__ __lshift__ __rshift__ __getitem__
-""".split()
-# They write to their first argument, and the copy is written to in the same way.
-IN_PLACE = """
-add sub subtract mul multiply div divide floor_divide remainder fmod pow neg abs sign clamp clip bitwise_and bitwise_or bitwise_xor
-bitwise_not logical_and logical_or logical_xor logical_not eq ne lt le gt ge fill zero masked_fill masked_scatter scatter scatter_add
-scatter_reduce index_add index_fill index_copy index_put squeeze unsqueeze transpose t resize copy cumsum floor ceil round swapaxes
-fill_diagonal tril triu
-""".split()
-IN_PLACE_OPERATORS = "__iadd__ __isub__ __imul__ __itruediv__ __ifloordiv__ __imod__ __iand__ __ior__ __ixor__ __setitem__".split()
-
-# Of values that are not known, they make a mask.
-EQUAL = "eq __eq__".split()
-UNEQUAL = "ne __ne__".split()
-COMPARED = """
-lt le gt ge less less_equal greater greater_equal not_equal isclose signbit logical_and logical_or logical_xor
-__lt__ __le__ __gt__ __ge__ __and__ __or__ __xor__ __rand__ __ror__ __rxor__ any all isin
-""".split()
-NEGATED = "logical_not __invert__".split()
-# Their second argument gives a shape alone.
-SHAPED = "view_as reshape_as expand_as".split()
-# What a healthy run says of its numbers.
-HEALTHY = {"isnan": False, "isinf": False, "isneginf": False, "isposinf": False, "isfinite": True}
-# On numbers that are all the same these give one number, however many there are.
-CONSTANT = set("any all logical_or logical_and logical_not bitwise_or bitwise_and __or__ __and__ __invert__".split())
-
-ZEROS, ONES = "zeros zeros_like new_zeros".split(), "ones ones_like new_ones".split()
-FILLED = {"full": 1, "full_like": 1, "new_full": 2}
-MADE = "arange tensor as_tensor asarray tril_indices triu_indices eye linspace".split()
-# The first argument of these is written by other ranks.
-RECEIVED = """
-all_reduce reduce broadcast all_gather all_gather_into_tensor _all_gather_base reduce_scatter reduce_scatter_tensor _reduce_scatter_base
-scatter all_to_all all_to_all_single recv irecv
-""".split()
-# Of these it has arrived when they return, unless they are gathered for a common start.
-ARRIVED = {"all_reduce", "broadcast", "all_gather", "all_gather_into_tensor", "_all_gather_base"}
-DRAWN = "randint randperm".split()
+# The first argument of these is written by other ranks; of those that are true it has arrived when they return, unless they are gathered for a common start.
+RECEIVED = {
+    "all_reduce": True,
+    "broadcast": True,
+    "all_gather": True,
+    "all_gather_into_tensor": True,
+    "_all_gather_base": True,
+    "reduce": False,
+    "reduce_scatter": False,
+    "reduce_scatter_tensor": False,
+    "_reduce_scatter_base": False,
+    "scatter": False,
+    "all_to_all": False,
+    "all_to_all_single": False,
+    "recv": False,
+    "irecv": False,
+}
 # In the place of an original that the owner had from its base class.
 INHERITED = object()
 
@@ -169,11 +139,11 @@ class Calls:
 
     # -- followers
 
-    def followed(self, name: Any, guess: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    def followed(self, operator: Operator) -> Callable[..., Any]:
         shadow, table = self.shadow, self.shadow.table
         sequences = (list, tuple)
-        constant, shapes = name in CONSTANT, name in SHAPED
-        word_mask = None if name not in EQUAL + UNEQUAL else name in EQUAL
+        guess = self.guessing(operator.guess) if operator.guess is not None else None
+        shapes, word_mask = operator.shape_of_others, operator.compares
 
         def make(original):
             @functools.wraps(original)
@@ -200,7 +170,7 @@ class Calls:
                 elif word_mask is not None and (plan.kind() == WORD or plan.kind() == GUESSED and self.in_pairs(args)):
                     shadow.guess(result, lambda: shadow.policy.mask(result.shape, word_mask))
                 else:
-                    shadow.follow(original, plan, args, result, constant)
+                    shadow.follow(original, plan, args, result, operator.one_number, operator.span)
                 return result
 
             return call
@@ -220,7 +190,7 @@ class Calls:
             first = result[-1] if isinstance(result, tuple) and result else result
             if self.shadow.on and type(first) is tensor and first.is_cuda and self.is_integer(first):
                 try:
-                    function(first, args, kwargs)
+                    function(self, first, args, kwargs)
                 except Exception:
                     guard.complain()
 
@@ -237,44 +207,26 @@ class Calls:
 
     def install(self) -> None:
         self._tell_default_device()
-        shadow, policy = self.shadow, self.shadow.policy
-
-        def mask(found):
-            return self.guessing(lambda out, args, kwargs: shadow.guess(out, lambda: policy.mask(out.shape, found)))
-
-        # One number may be known of a reduction of too many.
-        guesses = {name: mask(True) for name in COMPARED + EQUAL}
-        guesses.update({name: mask(False) for name in NEGATED + UNEQUAL})
-        for name in FOLLOWED:
-            guesses.setdefault(name, None)
-        for name in ("float", "long", "int", "bool", "short", "char", "byte", "type", "type_as"):
-            guesses[name] = self.guessing(self._guess_cast)
-        guesses["sum"] = guesses["count_nonzero"] = self.guessing(self._guess_count)
-        guesses["argmax"] = guesses["argmin"] = self.guessing(self._guess_best)
-        guesses["max"] = guesses["min"] = self.guessing(self._guess_best)
-        guesses["topk"] = self.guessing(self._guess_chosen)
-        guesses["sort"] = guesses["argsort"] = self.guessing(self._guess_order)
-        guesses["multinomial"] = self.guessing(self._guess_drawn)
-        guesses["bucketize"] = guesses["searchsorted"] = self.guessing(self._guess_place)
-        for name, guess in guesses.items():
-            self.both(name, self.followed(name, guess))
-        for name, value in HEALTHY.items():
-            self.both(name, self.healthy(value))
         tensor = self.torch.Tensor
-        for name in [n + "_" for n in IN_PLACE] + IN_PLACE_OPERATORS:
-            if name != "copy_":
+        for operator in OPERATORS:
+            for name in operator.names:
+                if operator.again:
+                    self.both(name, self.followed(operator))
+                elif operator.healthy is not None:
+                    self.both(name, self.healthy(operator.healthy))
+            for name in operator.writes:
                 self.replace(tensor, name, self.in_place)
         self.replace(tensor, "copy_", self.copied)
         for name in ("to", "cuda", "cpu"):
             self.replace(tensor, name, self.moved)
         self.replace(tensor, "__deepcopy__", self.deep)
         for name in ("T", "mT"):
-            self.replace(tensor, name, lambda original: property(self.followed("T")(original.__get__)))
+            self.replace(tensor, name, lambda original: property(self.followed(PROPERTY)(original.__get__)))
         self._install_factories()
         dynamic_shapes.install(self)
         self.sparse.install(self)
         length_reads.install(self)
-        self.plausible.install()
+        self.plausible.install(OPERATORS)
         device_to_host.install(self)
         self._install_scaler()
         self._install_collectives()
@@ -440,7 +392,7 @@ class Calls:
                     if mirror is not None and shadow.small(result, entry.taint.made):
                         shadow.put(result, mirror, Taint(entry.taint.kind, entry.taint.made, span=intervals.kept(entry, result.dtype)))
                 elif self.is_integer(result):
-                    self._guess_cast(result, (self_,), kwargs)
+                    guesses.cast(self, result, (self_,), kwargs)
             return result
 
         return call
@@ -504,12 +456,6 @@ class Calls:
 
             return make
 
-        for names, value in ((ZEROS, 0), (ONES, 1)):
-            for name in names:
-                self.both(name, filled(None, value))
-        for name, position in FILLED.items():
-            self.both(name, filled(position, None))
-
         def made(drawn):
             def make(original):
                 @functools.wraps(original)
@@ -531,62 +477,12 @@ class Calls:
 
             return make
 
-        for name in MADE:
-            self.replace(torch, name, made(False))
-        for name in DRAWN:
-            self.replace(torch, name, made(True))
-
-    # -- guesses
-
-    def _guess_cast(self, out, args, kwargs):
-        source = args[0]
-        if not isinstance(source, self.torch.Tensor) or not source.is_cuda:
-            return
-        if out.dtype == self.torch.bool:
-            self.shadow.guess(out, lambda: self.shadow.policy.mask(out.shape))
-        elif source.is_floating_point():
-            entry = self.plausible.find(source)
-            known = entry is not None and entry.value is not None
-            number = int(entry.value) if known else self.shadow.policy.number(0)
-            self.shadow.guess(out, lambda: self.torch.full(out.shape, number, dtype=out.dtype, device="cpu"), GUESSED if known else NUMBER)
-
-    def _guess_count(self, out, args, kwargs):
-        source, policy = args[0], self.shadow.policy
-        if source.dtype == self.torch.bool and out.numel():
-            most = source.numel() // max(out.numel(), 1)
-            self.shadow.guess(out, lambda: self.torch.full(out.shape, policy.count(most), dtype=out.dtype, device="cpu"))
-
-    def _dim(self, args, kwargs, position, default):
-        dim = args[position] if len(args) > position else kwargs.get("dim", default)
-        return dim if isinstance(dim, int) and not isinstance(dim, bool) else default
-
-    def _guess_best(self, out, args, kwargs):
-        source, shadow = args[0], self.shadow
-        if out.dtype != self.torch.int64 or not isinstance(source, self.torch.Tensor) or self.is_integer(source) and out.dim() == 0:
-            return
-        dim = self._dim(args, kwargs, 1, None)
-        classes = source.numel() if dim is None or not source.dim() else source.shape[dim]
-        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes), shadow.kind_of(classes), (0, classes - 1))
-
-    def _guess_chosen(self, out, args, kwargs):
-        source, shadow = args[0], self.shadow
-        dim = self._dim(args, kwargs, 2, -1)
-        classes = source.shape[dim] if source.dim() else 1
-        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes, dim), shadow.kind_of(classes), (0, classes - 1))
-
-    def _guess_order(self, out, args, kwargs):
-        dim, shadow = self._dim(args, kwargs, 1, -1), self.shadow
-        shadow.guess(out, lambda: shadow.policy.order(tuple(out.shape), dim), shadow.kind_of(out.shape[dim] if out.dim() else 1))
-
-    def _guess_drawn(self, out, args, kwargs):
-        classes, shadow = args[0].shape[-1], self.shadow
-        shadow.guess(out, lambda: shadow.policy.routes(tuple(out.shape), classes, -1), shadow.kind_of(classes), (0, classes - 1))
-
-    def _guess_place(self, out, args, kwargs):
-        shadow = self.shadow
-        borders = [a for a in args if isinstance(a, self.torch.Tensor)]
-        most = max([b.shape[-1] for b in borders if b.dim()] + [0])
-        shadow.guess(out, lambda: self.torch.full(out.shape, shadow.policy.count(most), dtype=out.dtype, device="cpu"))
+        for operator in OPERATORS:
+            for name in operator.names:
+                if operator.fills is not None or operator.fills_by is not None:
+                    self.both(name, filled(operator.fills_by, operator.fills))
+                elif operator.makes:
+                    self.both(name, made(operator.makes == DRAWN))
 
     # -- checks that a healthy run passes
 
@@ -628,7 +524,7 @@ class Calls:
                 if shadow.table:
                     shadow.forget(target)
                 result = original(*args, **kwargs)
-                if shadow.on and original.__name__ in ARRIVED and not getattr(getattr(module, "_world", None), "pg_coalesce_state", True):
+                if shadow.on and RECEIVED.get(original.__name__) and not getattr(getattr(module, "_world", None), "pg_coalesce_state", True):
                     for tensor in target if type(target) in (list, tuple) else (target,):
                         if type(tensor) is self.torch.Tensor and tensor.is_cuda and self.is_integer(tensor):
                             shadow.learn(tensor)

@@ -280,8 +280,8 @@ class Shadow(ByTensor):
         self.stopped = self.stopped or why
         self.table.clear()
 
-    def follow(self, original: Callable[..., Any], plan: Plan, args: tuple[Any, ...], result: Any, constant: bool = False) -> None:
-        """Make the planned call, and keep what it gave for what the program got."""
+    def follow(self, original: Callable[..., Any], plan: Plan, args: tuple[Any, ...], result: Any, constant: bool = False, rule: Callable[..., Any] | None = None) -> None:
+        """Make the planned call, and keep what it gave for what the program got. rule: of intervals.py, between which numbers that lies."""
         if not isinstance(result, (self.tensor, tuple, list)):
             return
         outputs = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -295,7 +295,8 @@ class Shadow(ByTensor):
             if isinstance(a, self.tensor) and not self.small(a, made) and any(a.stride()):
                 return
         mirrors = self.compute(original, *plan.args, **plan.kwargs)
-        self.pair(outputs, mirrors, plan, result is args[0] if args else False, self.compute(intervals.after, self, original, args, plan, mirrors) if plan.kind() else None)
+        span = self.compute(intervals.after, self, rule, args, plan, mirrors) if rule is not None and plan.kind() else None
+        self.pair(outputs, mirrors, plan, result is args[0] if args else False, span)
 
     def pair(self, outputs: Any, mirrors: Any, plan: Plan, in_place: bool = False, span: Any = None) -> None:
         if mirrors is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 
 from ..process import guard
+from .operators import OPERATORS
 from .shadow_tensors import ByTensor
 
 TYPE_CHECKING = False
@@ -16,16 +17,8 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
     from gresize_types import Tensor
 
-# They join equal entries first, of any of their arguments.
-JOINING = {
-    "Tensor": "coalesce to_sparse to_sparse_csr to_sparse_csc mm matmul __matmul__ bmm addmm smm".split(),
-    "torch": "mm matmul bmm addmm smm sspaddmm hspmm".split(),
-    "sparse": "mm addmm sum softmax log_softmax".split(),
-}
 # How many blocks there are is read as well.
 BLOCKED = "to_sparse_bsr to_sparse_bsc".split()
-# Their backward pass joins again, in C++ alone.
-MULTIPLIED = set("mm matmul __matmul__ bmm addmm _sparse_mm _sparse_addmm".split())
 
 
 class Entry:
@@ -45,9 +38,11 @@ class Sparse(ByTensor):
     def install(self, calls: Any) -> None:
         torch = self.torch
         calls.replace(torch, "sparse_coo_tensor", self.made)
-        for place, owner in (("Tensor", torch.Tensor), ("torch", torch), ("sparse", torch.sparse)):
-            for name in JOINING[place]:
-                calls.replace(owner, name, self.joining)
+        owners = {"Tensor": torch.Tensor, "torch": torch, "sparse": torch.sparse}
+        for operator in OPERATORS:
+            for place in operator.joins:
+                for name in operator.names:
+                    calls.replace(owners[place], name, self.joining(operator.joins_backward))
         for name in BLOCKED:
             calls.replace(torch.Tensor, name, self.blocked)
 
@@ -131,32 +126,36 @@ class Sparse(ByTensor):
             place = place * n + row
         return place.unique().numel()
 
-    def joining(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        name = getattr(original, "__name__", "sparse").strip("_")
-        multiplied = getattr(original, "__name__", "") in MULTIPLIED
+    def joining(self, backward: bool) -> Callable[..., Any]:
+        """backward: PyTorch joins again in the backward pass."""
         tensor = self.tensor
 
-        @functools.wraps(original)
-        def call(*args, **kwargs):
-            for a in args:
-                if isinstance(a, tensor) and a.is_sparse:
-                    break
-            else:
-                return original(*args, **kwargs)
-            counts = []
-            if self.shadow.on:
-                try:
-                    counts = [self._entries(a, name) for a in self.uncoalesced(args, kwargs)]
-                    if counts and multiplied and self.torch.is_grad_enabled() and any(isinstance(a, tensor) and a.requires_grad for a in args):
-                        self.shadow.use("sparse_backward")
-                except Exception:
-                    guard.complain()
-            if not counts:
-                return original(*args, **kwargs)
-            with self.shadow.answering(counts):
-                return original(*args, **kwargs)
+        def make(original):
+            name = getattr(original, "__name__", "sparse").strip("_")
 
-        return call
+            @functools.wraps(original)
+            def call(*args, **kwargs):
+                for a in args:
+                    if isinstance(a, tensor) and a.is_sparse:
+                        break
+                else:
+                    return original(*args, **kwargs)
+                counts = []
+                if self.shadow.on:
+                    try:
+                        counts = [self._entries(a, name) for a in self.uncoalesced(args, kwargs)]
+                        if counts and backward and self.torch.is_grad_enabled() and any(isinstance(a, tensor) and a.requires_grad for a in args):
+                            self.shadow.use("sparse_backward")
+                    except Exception:
+                        guard.complain()
+                if not counts:
+                    return original(*args, **kwargs)
+                with self.shadow.answering(counts):
+                    return original(*args, **kwargs)
+
+            return call
+
+        return make
 
     def blocked(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """The number of blocks is not computed, only said to be one that nobody knows."""

@@ -12,18 +12,15 @@ import math
 import weakref
 
 from ..process import guard
-from .intervals import ALIKE
 from .policy import HALF, HIGH
 from .shadow_tensors import MOST_ELEMENTS, MOST_FLOATS, ByTensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from typing import Any, Callable
+    from typing import Any, Callable, Iterable
 
     from gresize_types import Tensor
 
-JOINED = "cat concat stack vstack hstack".split()
-DIVIDED = "div divide true_divide __truediv__ __div__".split()
 # What the high side leaves for all classes but the one that it is sure of.
 DOUBT = 1e-3
 
@@ -36,6 +33,35 @@ class Entry:
     terms: int
     classes: int
     log: bool
+
+
+def _noted(note):
+    """A call of which note says what its result holds; a fault of note is not the program's."""
+
+    def make(self, original):
+        @functools.wraps(original)
+        def call(*args, **kwargs):
+            result = original(*args, **kwargs)
+            if args and isinstance(args[0], self.tensor) and args[0].is_cuda and self.calls.shadow.on:
+                try:
+                    note(self, result, *args, **kwargs)
+                except Exception:
+                    guard.complain()
+            return result
+
+        return call
+
+    return make
+
+
+def _mapped(function):
+    def note(self, result, source, *digits, **named):
+        entry = self.find(source)
+        if entry is not None and entry.value is not None and not digits and not named:
+            inverse = function in (math.exp, math.log)
+            self.put(result, float(function(entry.value)), classes=entry.classes if inverse else 0, log=function is math.log)
+
+    return _noted(note)
 
 
 class Plausible(ByTensor):
@@ -91,24 +117,6 @@ class Plausible(ByTensor):
 
     # -- calls
 
-    def after(self, note: Callable[..., Any]) -> Callable[..., Any]:
-        """A call of which note says what its result holds; a fault of note is not the program's."""
-
-        def make(original):
-            @functools.wraps(original)
-            def call(*args, **kwargs):
-                result = original(*args, **kwargs)
-                if args and isinstance(args[0], self.tensor) and args[0].is_cuda and self.calls.shadow.on:
-                    try:
-                        note(result, *args, **kwargs)
-                    except Exception:
-                        guard.complain()
-                return result
-
-            return call
-
-        return make
-
     def alike(self, original: Callable[..., Any]) -> Callable[..., Any]:
         table = self.table
 
@@ -138,46 +146,39 @@ class Plausible(ByTensor):
 
         return call
 
-    def install(self) -> None:
-        both, after = self.calls.both, self.after
-        for name, number in (("softmax", lambda n: 1.0 / n), ("log_softmax", lambda n: -math.log(n))):
-            both(name, after(self._shares(number, name == "log_softmax")))
-        half = 1.0 - DOUBT if self.calls.shadow.policy.side == HIGH else 0.5
-        for name in ("sigmoid", "sigmoid_"):
-            both(name, after(lambda result, *_, **__: self.put(result, half)))
-        for name, function in (("log", math.log), ("exp", math.exp), ("round", round), ("floor", math.floor), ("ceil", math.ceil)):
-            both(name, after(self._mapped(function)))
-        both("sum", after(self._total))
-        for name in DIVIDED:
-            both(name, after(self._divided))
-        self.calls.replace(self.tensor, "__rsub__", after(self._subtracted))
-        for name in ALIKE:
-            owners = (self.torch, self.tensor)
-            for owner in owners if name not in ("type", "to", "cuda", "float", "double", "half", "bfloat16", "__getitem__") else owners[1:]:
-                self.calls.replace(owner, name, self.alike)
+    def install(self, operators: Iterable[Any]) -> None:
+        for operator in operators:
+            rule = operator.floats
+            if rule is not None:
+                for name in operator.names:
+                    self.calls.both(name, functools.partial(rule, self))
         for name in ("T", "mT"):
             self.calls.replace(self.tensor, name, lambda original: property(self.alike(original.__get__)))
-        for name in JOINED:
-            self.calls.replace(self.torch, name, self.joined)
 
-    def _shares(self, number, log):
-        def note(result, source, dim=None, *_, **kwargs):
-            if type(dim) is int and result.numel():
-                n = result.shape[dim] if result.dim() else 1
-                self.put(result, number(n), classes=n, log=log)
+    # -- rules of operators: what the result of a call holds
 
-        return note
+    @_noted
+    def softmax(self, result: Tensor, source: Tensor, dim: Any = None, *_: Any, **__: Any) -> None:
+        self._share(result, dim, lambda n: 1.0 / n, False)
 
-    def _mapped(self, function):
-        def note(result, source, *digits, **named):
-            entry = self.find(source)
-            if entry is not None and entry.value is not None and not digits and not named:
-                inverse = function in (math.exp, math.log)
-                self.put(result, float(function(entry.value)), classes=entry.classes if inverse else 0, log=function is math.log)
+    @_noted
+    def log_softmax(self, result: Tensor, source: Tensor, dim: Any = None, *_: Any, **__: Any) -> None:
+        self._share(result, dim, lambda n: -math.log(n), True)
 
-        return note
+    def _share(self, result, dim, number, log):
+        if type(dim) is int and result.numel():
+            n = result.shape[dim] if result.dim() else 1
+            self.put(result, number(n), classes=n, log=log)
 
-    def _total(self, result, source, *_, **__):
+    @_noted
+    def half(self, result: Tensor, *_: Any, **__: Any) -> None:
+        self.put(result, 1.0 - DOUBT if self.calls.shadow.policy.side == HIGH else 0.5)
+
+    log, exp = _mapped(math.log), _mapped(math.exp)
+    round, floor, ceil = _mapped(round), _mapped(math.floor), _mapped(math.ceil)
+
+    @_noted
+    def total(self, result: Tensor, source: Tensor, *_: Any, **__: Any) -> None:
         if not result.numel():
             return
         terms, entry = source.numel() // result.numel(), self.find(source)
@@ -186,7 +187,8 @@ class Plausible(ByTensor):
         else:
             self.put(result, None, source, terms)
 
-    def _divided(self, result, source, divisor, *_, **__):
+    @_noted
+    def divided(self, result: Tensor, source: Tensor, divisor: Any, *_: Any, **__: Any) -> None:
         """Anything over its own sum is so many equal shares."""
         if not isinstance(divisor, self.tensor):
             return
@@ -196,7 +198,8 @@ class Plausible(ByTensor):
         elif by is not None and by.value and entry is not None and entry.value is not None:
             self.put(result, entry.value / by.value)
 
-    def _subtracted(self, result, source, other, *_, **__):
+    @_noted
+    def subtracted(self, result: Tensor, source: Tensor, other: Any, *_: Any, **__: Any) -> None:
         entry = self.find(source)
         if entry is not None and entry.value is not None and type(other) in (int, float):
             self.put(result, other - entry.value)
