@@ -117,7 +117,7 @@ func (p *Program) build(s *snapshot.Snapshot, device int, trace []snapshot.Entry
 	name, version := p.Name, p.Version
 	f := forward{program: p, blockAt: map[uint64]int32{}, pending: map[uint64]pendingBlock{}}
 	if stateful {
-		if err := p.undoAll(s, device, trace, version, &f); err != nil {
+		if err := p.rewindAll(s, device, trace, version, &f); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		p.Final = finalSegments(s, device)
@@ -143,17 +143,17 @@ func (p *Program) build(s *snapshot.Snapshot, device int, trace []snapshot.Entry
 	return p, nil
 }
 
-func (p *Program) undoAll(s *snapshot.Snapshot, device int, trace []snapshot.Entry, version allocator.Version, f *forward) error {
-	u := undo{segments: map[uint64]*undoneSegment{}, live: map[uint64]*undoneBlock{}, config: p.Config, version: version}
-	if err := u.final(s, device); err != nil {
+func (p *Program) rewindAll(s *snapshot.Snapshot, device int, trace []snapshot.Entry, version allocator.Version, f *forward) error {
+	r := rewind{segments: map[uint64]*pastSegment{}, live: map[uint64]*pastBlock{}, config: p.Config, version: version}
+	if err := r.final(s, device); err != nil {
 		return err
 	}
 	for i := len(trace) - 1; i >= 0; i-- {
-		if err := u.back(&trace[i]); err != nil {
+		if err := r.back(&trace[i]); err != nil {
 			return fmt.Errorf("device_traces[%d][%d]: %w", device, i, err)
 		}
 	}
-	u.start(f)
+	r.start(f)
 	return nil
 }
 

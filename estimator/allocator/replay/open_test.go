@@ -71,7 +71,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"twice the same":   {bundle: bundleWith(strings.Repeat(`{"action":"alloc","addr":512,"size":5,"stream":0}`+"\n", 2)), says: "device_traces[0][1]: alloc at 0x200: the block there is live"},
 		"huge size":        {bundle: bundleWith(`{"action":"alloc","addr":512,"size":18446744073709551615,"stream":0}`), says: "impossible"},
 		"no such device":   {text: `{"segments":[],"device_traces":[[]]}`, device: 1, says: "device 1 was asked for, the snapshot has 1"},
-		"block undone":     {text: `{"segments":[],"device_traces":[[["alloc",512,5,0]]]}`, says: "device_traces[0][0]: alloc at 0x200: no live block is there afterwards"},
+		"block taken back": {text: `{"segments":[],"device_traces":[[["alloc",512,5,0]]]}`, says: "device_traces[0][0]: alloc at 0x200: no live block is there afterwards"},
 		"free of nothing":  {text: `{"segments":[],"device_traces":[[["free_completed",512,5,0]]]}`, says: "no segment is there"},
 		"segments overlap": {text: `{"segments":[{"address":4096,"total_size":2097152,"segment_type":"small","blocks":[[2097152,0,"inactive"]]},{"address":8192,"total_size":2097152,"segment_type":"small","blocks":[[2097152,0,"inactive"]]}],"device_traces":[[]]}`, says: "overlaps"},
 		"text":             {text: "hello", says: "is neither"},
