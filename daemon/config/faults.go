@@ -275,7 +275,7 @@ func decodeFault(path string, err error) *FileError {
 	// A value of the wrong kind has its place in the text alone.
 	if m := wrongKind.FindStringSubmatch(err.Error()); m != nil {
 		line, _ := strconv.Atoi(m[1])
-		return &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: kindProblem(m[3]), Hint: kindHint}
+		return &FileError{Path: path, Line: line, Column: 1, Field: m[2], Problem: typeProblem(m[3]), Hint: typeHint}
 	}
 	return &FileError{Path: path, Problem: err.Error(), Hint: tomlHint}
 }
@@ -283,7 +283,7 @@ func decodeFault(path string, err error) *FileError {
 // What a person can do about a text that is no TOML, and about a value of another kind.
 const (
 	tomlHint = `texts stand in "quotes", tables in [brackets], one key = value a line; docs/configuration.md lists the keys`
-	kindHint = `sizes, times and words stand in "quotes", numbers, true and false do not, lists in [brackets]; docs/configuration.md lists the keys`
+	typeHint = `sizes, times and words stand in "quotes", numbers, true and false do not, lists in [brackets]; docs/configuration.md lists the keys`
 )
 
 // hintOf is the way out of what toml, or a value that reads itself, has found.
