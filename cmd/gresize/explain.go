@@ -82,9 +82,9 @@ func askAbout(cmd *cobra.Command, sender epilog.Sender, job string) error {
 	if err := json.Unmarshal(body, &told); err != nil {
 		return fmt.Errorf("answer of gresized: %w", err)
 	}
-	lines := make([]logview.Line, 0, len(told.Lines))
+	lines := make([]logview.StoryLine, 0, len(told.Lines))
 	for _, l := range told.Lines {
-		lines = append(lines, logview.Line{Name: printable.Clip(l.Name, 40), Text: printable.Clip(l.Text, logview.MaxTextRunes)})
+		lines = append(lines, logview.StoryLine{Name: printable.Clip(l.Name, 40), Text: printable.Clip(l.Text, logview.MaxTextRunes)})
 	}
 	return writeLines(cmd.OutOrStdout(), lines)
 }

@@ -70,7 +70,7 @@ func oneArgument(cmd *cobra.Command, args []string) error {
 }
 
 // writeLines writes a story line by line.
-func writeLines(w io.Writer, lines []logview.Line) error {
+func writeLines(w io.Writer, lines []logview.StoryLine) error {
 	for _, l := range lines {
 		if _, err := fmt.Fprintf(w, "%-10s %s\n", l.Name, l.Text); err != nil {
 			return err
@@ -80,13 +80,13 @@ func writeLines(w io.Writer, lines []logview.Line) error {
 }
 
 func writeStory(w io.Writer, s decisionlog.Story) error {
-	lines := append(logview.Facts(s), logview.Line{Name: "steps"})
+	lines := append(logview.Facts(s), logview.StoryLine{Name: "steps"})
 	for _, step := range logview.Steps(s) {
 		code := ""
 		if step.Code != "" {
 			code = " [" + step.Code + "]"
 		}
-		lines = append(lines, logview.Line{Text: fmt.Sprintf("%s  %10s  %-10s%s %s", step.Clock, step.After, step.State, code, step.Detail)})
+		lines = append(lines, logview.StoryLine{Text: fmt.Sprintf("%s  %10s  %-10s%s %s", step.Clock, step.After, step.State, code, step.Detail)})
 	}
-	return writeLines(w, append(lines, logview.Line{Name: "identity", Text: fmt.Sprintf("token %s, script sha256 %.16s…, fingerprint %.16s…", s.Job.Token, s.Job.ScriptSHA256, s.Job.Fingerprint)}))
+	return writeLines(w, append(lines, logview.StoryLine{Name: "identity", Text: fmt.Sprintf("token %s, script sha256 %.16s…, fingerprint %.16s…", s.Job.Token, s.Job.ScriptSHA256, s.Job.Fingerprint)}))
 }

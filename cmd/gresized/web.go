@@ -106,7 +106,7 @@ func (d daemonParts) health(c *config.Config) func(context.Context) web.Health {
 	}
 	trouble := seldom(d.ready)
 	return func(ctx context.Context) web.Health {
-		lines := []logview.Line{
+		lines := []logview.StoryLine{
 			{Name: "Host", Text: host}, {Name: "gresize", Text: d.version}, {Name: "Slurm", Text: d.slurm}, {Name: "Mode", Text: modeWords[d.manager.Mode()]},
 			{Name: "Jobs", Text: fmt.Sprintf("%d looked after, %s out", d.manager.OpenJobs(), quantity.Count(d.manager.OpenProbes(), "probe"))},
 			{Name: "Probes", Text: probesWords(d.manager.ProbesFailing())},

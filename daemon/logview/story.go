@@ -14,18 +14,18 @@ import (
 	"github.com/gresize/gresize/internal/quantity"
 )
 
-// Line is one line of a story; a line without a name goes on with what the one before it is about.
-type Line struct{ Name, Text string }
+// StoryLine is one line of a story; a line without a name goes on with what the one before it is about.
+type StoryLine struct{ Name, Text string }
 
 // teller collects lines.
-type teller struct{ lines []Line }
+type teller struct{ lines []StoryLine }
 
 func (t *teller) line(name, format string, args ...any) {
-	t.lines = append(t.lines, Line{name, printable.Clip(fmt.Sprintf(format, args...), MaxTextRunes)})
+	t.lines = append(t.lines, StoryLine{name, printable.Clip(fmt.Sprintf(format, args...), MaxTextRunes)})
 }
 
 // Explain is one page for the owner of a job: what was asked for, what was found out and how, what was changed and why, and what the job really used.
-func Explain(s decisionlog.Story) []Line {
+func Explain(s decisionlog.Story) []StoryLine {
 	t := &teller{}
 	j := s.Job
 	t.line("Job", "%s, \"%s\" of %s, submitted %s", JobID(j), j.Name, UserName(j.UID), j.SubmittedAt.Local().Format(time.DateTime))
@@ -93,7 +93,7 @@ func sentence(r estimator.Reason) string {
 }
 
 // OwnersWord is how the owner of a job has the last word; how to start it, only while it is held.
-func OwnersWord(j decisionlog.Job) []Line {
+func OwnersWord(j decisionlog.Job) []StoryLine {
 	t := &teller{}
 	t.line("Opt out", "to be left alone: sbatch --comment=gresize:off, or GRESIZE=off in the environment, or a line #GRESIZE off in the script")
 	if j.SlurmJobID != 0 && j.Mode != string(jobs.Shadow) && slices.Contains(jobs.OpenStates, j.State) && j.State != jobs.StateUpdated && !j.Finished {
@@ -159,7 +159,7 @@ func did(s decisionlog.Story, d decisionlog.Decision) string {
 }
 
 // Facts is a job's story for an operator, with every number, without its steps.
-func Facts(s decisionlog.Story) []Line {
+func Facts(s decisionlog.Story) []StoryLine {
 	t := &teller{}
 	j := s.Job
 	t.line("job", "%s  %s  of %s", JobID(j), j.Name, UserName(j.UID))

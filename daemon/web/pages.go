@@ -218,9 +218,9 @@ func (s *Server) jobOfNumber(ctx context.Context, number string) (answer, error)
 // jobData is the content of one job's page.
 type jobData struct {
 	Job      logview.Row
-	Explain  []logview.Line
-	Word     []logview.Line
-	Facts    []logview.Line
+	Explain  []logview.StoryLine
+	Word     []logview.StoryLine
+	Facts    []logview.StoryLine
 	Steps    []logview.Step
 	Memory   memory
 	Asked    string
@@ -423,7 +423,7 @@ func (s *Server) health(r *http.Request) (answer, error) {
 	data := struct {
 		Well    bool
 		Trouble string
-		Lines   []logview.Line
+		Lines   []logview.StoryLine
 		Open    []listRow
 	}{Well: h.Trouble == nil, Lines: h.Lines}
 	if h.Trouble != nil {

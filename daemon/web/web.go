@@ -45,7 +45,7 @@ const (
 type Health struct {
 	// Trouble says why it could not decide now; nil when it can.
 	Trouble error
-	Lines   []logview.Line
+	Lines   []logview.StoryLine
 }
 
 // Draw draws from the record of a job's probe, which is found by the job's token; fs.ErrNotExist says that it is not kept.

@@ -148,7 +148,7 @@ func newServer(t testing.TB, path string, draw Draw, trouble error) *Server {
 	}
 	return New(Config{Log: open(), Sums: open(), Draw: draw, KeepsBundles: true, Words: func() map[string]bool { return map[string]bool{"gpu80g": true, "gpu12g": true} },
 		Health: func(context.Context) Health {
-			return Health{Trouble: trouble, Lines: []logview.Line{{Name: "Mode", Text: "enforce: jobs are given what they need"}, {Name: "Slurm", Text: "22.05.8"}}}
+			return Health{Trouble: trouble, Lines: []logview.StoryLine{{Name: "Mode", Text: "enforce: jobs are given what they need"}, {Name: "Slurm", Text: "22.05.8"}}}
 		},
 		Hosts: []string{"Gresize.Example.org"}, Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9190}, Version: "1.2.3", Now: func() time.Time { return time.Date(2026, 11, 28, 12, 0, 0, 0, time.Local) }, Logger: slog.New(slog.DiscardHandler)})
 }
