@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 MOST_EVENTS = 400000
 
-current = None  # the recorder of this process, for whoever writes the report
+current: Any = None  # the recorder of this process, for whoever writes the report
 
 
 class Recorder(sequence.Sequence):

@@ -96,7 +96,7 @@ class Swapper(sequence.Sequence):
 
     def failed(self, error: Exception) -> None:
         super().failed(error)
-        self.following = None
+        self.following = False
 
     def saved(self, item: sequence.Saved, tensor: Tensor) -> None:
         candidates = self.by_prefix.get((self.ordinal, self.prefix)) if self.following else None
@@ -212,7 +212,7 @@ class Swapper(sequence.Sequence):
         return dict(self.counts, host_bytes=self.pool.taken_bytes, region_bytes=self.regions.taken_bytes)
 
 
-current = None  # the swapper of this process
+current: Any = None  # the swapper of this process
 
 
 def lines() -> Iterator[dict[str, Any]]:

@@ -120,10 +120,10 @@ class Record:
                 if e.address in live:
                     coming.given[e.position] = live[e.address]
             elif e.kind == GONE:
-                array = live.get(e.address)
-                if array is not None:
-                    array.holders -= 1
-                    if not array.holders:
+                held = live.get(e.address)
+                if held is not None:
+                    held.holders -= 1
+                    if not held.holders:
                         self.told.append(("gone", e.address, live.pop(e.address)))
             elif e.kind == BEGINS:
                 coming.computation = e.computation

@@ -41,7 +41,7 @@ class Watch:
         self.began_unix = time.time()
         self.lock = threading.RLock()
         self.reads = reads.Reads()
-        self.first_answer: tuple[float, float] | None = None  # when: by the clock, and of the processor
+        self.first_answer: Any = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)
         self.seen = 0  # computations
         self.highest = 0  # bytes

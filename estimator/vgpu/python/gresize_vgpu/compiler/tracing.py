@@ -65,7 +65,7 @@ def before(torch: Torch, retire: Callable[..., Any]) -> None:
 
 def _at_work():
     """Whether a compiler is reading: what it calls itself, it keeps from being compiled as a program does with some of its functions."""
-    context = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
+    context: Any = getattr(sys.modules.get("torch._guards"), "CompileContext", None)
     return hasattr(context, "try_get") and context.try_get() is not None
 
 

@@ -55,6 +55,13 @@ def directory() -> str | None:
     return path
 
 
+def _place(name):
+    folder = directory()
+    if folder is None:
+        raise FileNotFoundError("no folder of reports")
+    return os.path.join(folder, name)
+
+
 # -- the start of a process
 
 
@@ -127,7 +134,7 @@ def _first_here(name):
     """Whether this is the only process under this name just now; it stays so until this process ends."""
     import fcntl
 
-    f = open(os.path.join(directory(), name), "a")
+    f = open(_place(name), "a")
     try:
         fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -182,7 +189,7 @@ class _SomeProcesses:
 class World:
     """What one process knows of the ranks around it."""
 
-    rank: int | None = None
+    rank: Any = None  # a number, once it is known
     size = 1
     some = False  # not all ranks are run
     store = None
@@ -331,7 +338,7 @@ def _hook_init(torch, module, watch):
         # One script may start one job after the other under the same address.
         launch = os.getppid() if "TORCHELASTIC_RUN_ID" in os.environ else os.environ.get("GRESIZE_VGPU_LAUNCH")
         name = hashlib.sha256(("%s %s %d" % (name, launch, calls[0])).encode()).hexdigest()[:16]
-        backing = torch.distributed.FileStore(os.path.join(directory(), "store-" + name), -1)
+        backing = torch.distributed.FileStore(_place("store-" + name), -1)
         World.store = _make_store_class(torch)(backing)  # kept: the C++ side does not hold the Python half of it
         result = original(backend, *args, world_size=size, rank=mine, store=World.store, **named)
         _joined(module, watch)
@@ -581,7 +588,7 @@ def _hook_objects(torch, module):
 
 
 def _write(name, text=""):
-    path = os.path.join(directory(), name)
+    path = _place(name)
     with open(path + ".part", "w") as f:
         f.write(text)
     os.replace(path + ".part", path)
@@ -589,7 +596,7 @@ def _write(name, text=""):
 
 def _read(name):
     try:
-        with open(os.path.join(directory(), name)) as f:
+        with open(_place(name)) as f:
             return f.read(1)
     except OSError:
         return ""
@@ -646,7 +653,7 @@ def others_left() -> bool:
         return False
     for pid in _pids("stopped-"):
         try:
-            since = time.time() - os.stat(os.path.join(directory(), "stopped-%d" % pid)).st_mtime
+            since = time.time() - os.stat(_place("stopped-%d" % pid)).st_mtime
         except OSError:
             continue
         if pid != os.getpid() and since > GRACE_SECONDS:

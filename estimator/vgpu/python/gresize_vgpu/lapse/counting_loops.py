@@ -62,7 +62,7 @@ class Loops:
         self._armed, self.given, self.retired = set(), [], False
         self.range = _range(self)
 
-    def arm(self, frame: FrameType) -> None:
+    def arm(self, frame: FrameType | None) -> None:
         """Gives the modules of the program their range: those that run, and those that were imported."""
         for _ in range(60):
             if frame is None:

@@ -74,7 +74,7 @@ class Phases:
         self.given = self.given_before = 0
         self.length = None  # of the loader that was begun last, in batches
         self.fed = False  # the last step took a batch from a loader
-        self.lapse: TimeLapse | None = None
+        self.lapse: Any = None  # from go_on on
         self.loops: Any = None  # counting_loops.Loops
         self.passed = {}  # (id of a data set, samples in a batch) -> Passed
         self.loaders = 0  # data sets that were read in time-lapse

@@ -54,7 +54,7 @@ class Counters:
         self.trainings = 0
         self.source: Any = None  # a generator of the program's that feeds the training, and until when it is read
         self.answered: set[Place] = set()
-        self.notes: turn_numbers.Notes | None = None
+        self.notes: Any = None  # from the first step on: turn_numbers.Notes
         self._begin()
 
     def _begin(self):

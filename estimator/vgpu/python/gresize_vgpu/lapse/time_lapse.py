@@ -81,7 +81,7 @@ class TimeLapse:
         """Notes what is to be seen now: steps, peaks, and how many optimizers, loaders and the like there were. Returns whether a peak is new."""
         known = self._known
         rose = known is None or allocated > known[0] + NEW_BYTES or reserved > known[1]
-        if rose or others != known[2]:
+        if known is None or rose or others != known[2]:
             self._known = allocated, reserved, others
             self.news()
         if rose:

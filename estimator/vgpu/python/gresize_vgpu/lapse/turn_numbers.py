@@ -32,7 +32,7 @@ class Question:
     def __init__(self, place: Any) -> None:
         self.place = place
         self.terms: Any = None
-        self.compare: Callable[[Any, Any], Any] | None = None
+        self.compare: Any = None
         self.came = {True: 0, False: 0}
         self.needed = {True: NEEDED, False: NEEDED}
         self.next = {}  # answer -> the turn at which it comes next, or None

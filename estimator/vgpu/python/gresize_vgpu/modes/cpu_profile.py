@@ -277,9 +277,10 @@ def _as_on_gpu(choose):
     def chosen(params, differentiable, use_fused=False):
         return False, not differentiable
 
+    known_as = choose.__name__
     for name, module in list(sys.modules.items()):
-        if name.startswith("torch.optim") and getattr(module, choose.__name__, None) is choose:
-            setattr(module, choose.__name__, chosen)
+        if name.startswith("torch.optim") and getattr(module, known_as, None) is choose:
+            setattr(module, known_as, chosen)
 
 
 def _wrap_step(profile, cls):

@@ -243,7 +243,7 @@ def _hook_backward(torch, state):
 
 
 def _hook_optimizers(torch, state):
-    module = sys.modules.get("torch.optim.optimizer")
+    module = sys.modules["torch.optim.optimizer"]
     module.register_optimizer_step_post_hook(lambda optimizer, args, kwargs: state.on_step(optimizer))
     supported = getattr(module, "_foreach_supported_types", None)
     if isinstance(supported, list):  # on a GPU all parameters are taken at once

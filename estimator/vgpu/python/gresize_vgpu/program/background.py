@@ -84,7 +84,7 @@ def places(blocks: Blocks, children: Children) -> list[str]:
     found = ["a process that it started and that was not seen whole"] if children.answer else []
     for function in _waiting():
         if own_files.is_users_function(function) and blocks.function(function):
-            code = own_files.code_of(function)
+            code: Any = own_files.code_of(function)
             text = "%s line %d" % (os.path.basename(code.co_filename), code.co_firstlineno)
             if text not in found and len(found) < MOST_PLACES:
                 found.append(text)

@@ -66,7 +66,9 @@ def held(frames: Iterable[FrameType]) -> list[CodeType]:
         names = {n.id for loop in loops_at(frame) for n in ast.walk(loop) if isinstance(n, ast.Name)}
         space = program_frames.names_of(frame) if names else {}
         for function in [f for name in names for f in _functions(space.get(name, frame.f_globals.get(name)))]:
-            found[id(own_files.code_of(function))] = own_files.code_of(function)
+            code = own_files.code_of(function)
+            if code is not None:
+                found[id(code)] = code
     return list(found.values())
 
 

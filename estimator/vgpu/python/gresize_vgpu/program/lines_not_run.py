@@ -80,7 +80,7 @@ class Blocks:
         self.in_sizes = set()  # questions whose answer goes into such
         self.definitions = {}  # name -> the program's functions that have it
         self._known, self._calls = {}, MOST_CALLS
-        self.trees = {filename: sources.tree(filename) for filename in list(lines) if sources.tree(filename) is not None}
+        self.trees: dict[str, Any] = {filename: sources.tree(filename) for filename in list(lines) if sources.tree(filename) is not None}
         nodes = [node for tree in self.trees.values() for node in ast.walk(tree)]
         for node in nodes:
             if isinstance(node, FUNCTIONS + (ast.Module,)):
@@ -166,7 +166,7 @@ class Blocks:
     def function(self, function: Any) -> bool:
         """Whether a function of the program's may take memory, and was not run."""
         code, node = own_files.code_of(function), sources.definition(function)
-        return node is not None and not self.ran(sources.body_of(node), code.co_filename) and self.takes(sources.body_of(node))
+        return code is not None and node is not None and not self.ran(sources.body_of(node), code.co_filename) and self.takes(sources.body_of(node))
 
     # -- what was not run
 

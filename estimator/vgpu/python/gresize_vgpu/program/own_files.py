@@ -66,7 +66,7 @@ def file_of(module: ModuleType | None) -> str:
 
 
 def file_of_type(kind: type) -> str:
-    return file_of(sys.modules.get(getattr(kind, "__module__", None)))
+    return file_of(sys.modules.get(getattr(kind, "__module__", "")))
 
 
 def unwrapped(function: Any) -> Any:

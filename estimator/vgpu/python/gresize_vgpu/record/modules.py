@@ -381,4 +381,4 @@ def _batch(root):
         for shape in row.shapes.get("outputs", ())[:1]:
             if len(shape) > 1:
                 votes[shape[0]] = votes.get(shape[0], 0) + 1
-    return max(votes, key=votes.get) if votes else 0
+    return max(votes, key=lambda size: votes[size]) if votes else 0

@@ -68,7 +68,7 @@ class Watch:
         self.tuning = autotune
         self.loaders = decisions.Loaders()
         self.decisions = decisions.Decisions
-        self.calls = patches.Calls(torch) if torch.version.cuda else None
+        self.calls: Any = patches.Calls(torch) if torch.version.cuda else None
         self.saves = decisions.Saves()
         self.steadiness = steady_state.Steadiness()
         self.flights = stream_use.Flights()

@@ -13,6 +13,7 @@ from gresize_imports import HERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
+    from types import FrameType
     from typing import Any
 
 # The same question may be asked so often in one step of training before the answer is turned, and so often from then on.
@@ -35,7 +36,7 @@ def step() -> None:
 
 def settle(shadow: Any, answer: bool, called: bool = True) -> bool:
     """The answer that the program is given where answer is a policy's. called: the question may be a call, such as bool() or item(), and not only an operator."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(HERE):
         frame = frame.f_back
     if frame is None:

@@ -326,7 +326,7 @@ class Loaders:
         self.largest_read = 0  # of a loader that may be gone: a loop over a temporary one keeps its iterator only
 
     def hook(self) -> None:
-        module = sys.modules.get("torch.utils.data.dataloader")
+        module: Any = sys.modules.get("torch.utils.data.dataloader")
         loader = getattr(module, "DataLoader", None)
         if loader is None:
             return

@@ -25,7 +25,7 @@ def _fetched(calls, original):
 
     @functools.wraps(original)
     def call(*args, **kwargs):
-        first = args[0] if args else kwargs.get("data")
+        first: Any = args[0] if args else kwargs.get("data")
         if shadow.on and type(first) is tensor and first.is_cuda:
             entry = shadow.find(first)
             result = calls.reading(original, *args, **kwargs)

@@ -83,7 +83,7 @@ class Calls:
     @staticmethod
     def _tell_script_compiler(original, follower):
         """TorchScript knows PyTorch's functions by their identity; of any other it wants to read the source."""
-        builtins = sys.modules.get("torch.jit._builtins")
+        builtins: Any = sys.modules.get("torch.jit._builtins")
         try:
             operator = builtins._find_builtin(original)
             if operator is not None:
@@ -520,7 +520,7 @@ class Calls:
         def received(original):
             @functools.wraps(original)
             def collective(*args, **kwargs):
-                target = args[0] if args else next(iter(kwargs.values()), None)
+                target: Any = args[0] if args else next(iter(kwargs.values()), None)
                 if shadow.table:
                     shadow.forget(target)
                 result = original(*args, **kwargs)

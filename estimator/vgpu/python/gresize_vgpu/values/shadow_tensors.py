@@ -84,7 +84,7 @@ class Entry:
     __slots__ = ("ref", "mirror", "offset", "taint")
     ref: _Ref
     mirror: Tensor
-    offset: int
+    offset: int | None  # of its version counter to that of the copy; None where inference mode keeps none
     taint: Taint
 
 
@@ -358,7 +358,7 @@ class Shadow(ByTensor):
         if mirror is not None:
             self.put(tensor, mirror, Taint(KNOWN, True, not self.small(tensor)))
 
-    def writable(self, tensor: Tensor, plan: Plan | None) -> bool:
+    def writable(self, tensor: Tensor, plan: Plan) -> bool:
         """Give the first tensor of a call that writes to it a copy with a place for each element; whether it has one."""
         place, taint = plan.origins[0]
         if not taint.expanded:

@@ -28,7 +28,7 @@ DOUBT = 1e-3
 class Entry:
     __slots__ = ("ref", "version", "value", "total_of", "terms", "classes", "log")
     version: int
-    value: float
+    value: float | None
     total_of: Any  # a weak reference to the tensor whose sum it is
     terms: int
     classes: int
@@ -79,7 +79,7 @@ class Plausible(ByTensor):
             return None
         return entry
 
-    def put(self, tensor: Tensor, value: float, total_of: Tensor | None = None, terms: int = 0, classes: int = 0, log: bool = False) -> None:
+    def put(self, tensor: Tensor, value: float | None, total_of: Tensor | None = None, terms: int = 0, classes: int = 0, log: bool = False) -> None:
         if type(tensor) is not self.tensor or not tensor.is_cuda or not tensor.is_floating_point():
             return
         if value is not None and not math.isfinite(value) or self.torch._C._functorch.is_functorch_wrapped_tensor(tensor):
