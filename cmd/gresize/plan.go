@@ -157,7 +157,7 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	}
 	flags.slowdown, swaps = slowdown, swaps || slowdown > 0
 	clock.StepNanos = flags.stepTime.Nanoseconds()
-	p, lives, err := flags.open(path)
+	p, lives, bundle, err := flags.open(path)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 	out.File = path
 	code := exitOK
 	if swaps {
-		job, err := lives.Job(clock, out.Iteration, out.see(path, p, lives, &flags))
+		job, err := lives.Job(clock, out.Iteration, out.see(bundle, p, lives, &flags))
 		if err != nil {
 			return usageError(err)
 		}
@@ -242,11 +242,10 @@ func plan(cmd *cobra.Command, flags planFlags, path string) error {
 }
 
 // see is what the operators of a bundle read and wrote, where it says so; nil where that is guessed.
-func (out *planned) see(path string, p *replay.Program, lives *planning.Lifetimes, flags *planFlags) *planning.Seen {
+func (out *planned) see(b *trace.Bundle, p *replay.Program, lives *planning.Lifetimes, flags *planFlags) *planning.Seen {
 	const guessed = "guessed: near a block's request and near its end (gresize estimate --utilization --bundle FILE records them)"
 	out.Uses = guessed
-	b, err := trace.ReadFile(path)
-	if err != nil || flags.rank >= len(b.Ranks) {
+	if b == nil || flags.rank >= len(b.Ranks) {
 		return nil // another kind of file
 	}
 	data := b.Ranks[flags.rank].Parts[trace.PartOperators]
@@ -296,33 +295,40 @@ func slowdownOf(command string, noOverhead bool, slowdown float64) (float64, err
 
 var errPlanInterrupted = errors.New("plan: interrupted; nothing was written")
 
-// open reads the file. A table of blocks holds no program.
-func (flags *planFlags) open(path string) (*replay.Program, *planning.Lifetimes, error) {
+// open reads the file. A table of blocks holds no program, and what is no bundle no operators.
+func (flags *planFlags) open(path string) (*replay.Program, *planning.Lifetimes, *trace.Bundle, error) {
 	f, err := regular.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	defer f.Close()
 	head := make([]byte, len(layout.CSVMagic))
 	if _, err := io.ReadFull(f, head); err == nil && string(head) == layout.CSVMagic {
 		blocks, err := layout.ReadCSV(io.MultiReader(bytes.NewReader(head), f))
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", path, err)
+			return nil, nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return nil, &planning.Lifetimes{Blocks: blocks}, nil
+		return nil, &planning.Lifetimes{Blocks: blocks}, nil, nil
 	}
 	o := replay.OpenOptions{Device: flags.rank}
 	if flags.torchVersion != "" {
 		if o.Version, err = torchVersion(flags.torchVersion); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
-	p, err := replay.Open(path, o)
+	var p *replay.Program
+	bundle, err := trace.ReadFile(path)
+	switch {
+	case errors.Is(err, trace.ErrNotBundle):
+		p, err = replay.Open(path, o)
+	case err == nil:
+		p, err = replay.FromBundle(bundle, o, path)
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	lives, err := planning.OfProgram(p)
-	return p, lives, err
+	return p, lives, bundle, err
 }
 
 // noPlan says in sizes for people why there is none.
