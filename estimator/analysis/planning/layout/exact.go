@@ -84,24 +84,8 @@ func newProblem(ctx context.Context, blocks []Block) *problem {
 		p.unit = 1
 	}
 	// A section begins where a block begins after another has ended: between two such points the set of live blocks only grows, then shrinks.
-	order := make([]int32, 0, 2*n)
-	for i := range blocks {
-		order = append(order, int32(i), ^int32(i))
-	}
-	at := func(e int32) int64 {
-		if e < 0 {
-			return blocks[^e].End
-		}
-		return blocks[e].Start
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if c := compare(at(a), at(b)); c != 0 {
-			return c
-		}
-		return cmp.Compare(a, b) // ends first
-	})
 	section, ended := int32(0), false
-	for _, e := range order {
+	for _, e := range inTime(blocks) {
 		if e < 0 {
 			p.last[^e] = section + 1
 			ended = true

@@ -2,6 +2,7 @@
 package layout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,33 +43,32 @@ func Check(blocks []Block) error {
 
 // LiveBound is the largest sum of blocks that live at one time: no layout is lower.
 func LiveBound(blocks []Block) uint64 {
-	starts, ends := make([]int32, len(blocks)), make([]int32, len(blocks))
-	for i := range blocks {
-		starts[i], ends[i] = int32(i), int32(i)
-	}
-	slices.SortFunc(starts, func(a, b int32) int { return compare(blocks[a].Start, blocks[b].Start) })
-	slices.SortFunc(ends, func(a, b int32) int { return compare(blocks[a].End, blocks[b].End) })
 	var live, peak uint64
-	e := 0
-	for _, s := range starts {
-		for e < len(ends) && blocks[ends[e]].End <= blocks[s].Start {
-			live -= blocks[ends[e]].SizeBytes
-			e++
+	for _, e := range inTime(blocks) {
+		if e < 0 {
+			live -= blocks[^e].SizeBytes
+			continue
 		}
-		live += blocks[s].SizeBytes
+		live += blocks[e].SizeBytes
 		peak = max(peak, live)
 	}
 	return peak
 }
 
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// inTime are the beginnings and the ends of blocks in their order, ends first: i is the beginning of block i, ^i its end.
+func inTime(blocks []Block) []int32 {
+	order := make([]int32, 0, 2*len(blocks))
+	for i := range blocks {
+		order = append(order, int32(i), ^int32(i))
 	}
-	return 0
+	at := func(e int32) int64 {
+		if e < 0 {
+			return blocks[^e].End
+		}
+		return blocks[e].Start
+	}
+	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a, b)) })
+	return order
 }
 
 // Layout is an address for each block.
@@ -88,36 +88,22 @@ func height(blocks []Block, offsets []uint64) (h uint64) {
 }
 
 // Verify checks that no two blocks that live at one time overlap, and that none passes the height. It sweeps over time with an ordered set of the live
-// address ranges, so that it shares nothing with the methods it checks.
+// address ranges, so that it shares nothing with the methods it checks but the order of events.
 func (l *Layout) Verify(blocks []Block) error {
 	if len(l.Offsets) != len(blocks) {
 		return fmt.Errorf("%d blocks have %d addresses", len(blocks), len(l.Offsets))
 	}
-	order := make([]int32, 0, 2*len(blocks)) // ^i is the end of block i
 	for i, b := range blocks {
 		if b.SizeBytes > l.HeightBytes || l.Offsets[i] > l.HeightBytes-b.SizeBytes {
 			return fmt.Errorf("block %d at %d, %d bytes, passes the height %d", i, l.Offsets[i], b.SizeBytes, l.HeightBytes)
 		}
-		if b.SizeBytes > 0 {
-			order = append(order, int32(i), ^int32(i))
-		}
 	}
-	at := func(e int32) int64 {
-		if e < 0 {
-			return blocks[^e].End
-		}
-		return blocks[e].Start
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if c := compare(at(a), at(b)); c != 0 {
-			return c
-		}
-		return int(min(max(a, -1), 0)) - int(min(max(b, -1), 0)) // ends first
-	})
 	var live rangeSet
-	for _, e := range order {
-		if e < 0 {
+	for _, e := range inTime(blocks) {
+		if e < 0 && blocks[^e].SizeBytes > 0 {
 			live.remove(l.Offsets[^e])
+		}
+		if e < 0 || blocks[e].SizeBytes == 0 {
 			continue
 		}
 		if other, ok := live.insert(l.Offsets[e], l.Offsets[e]+blocks[e].SizeBytes, e); !ok {
