@@ -16,6 +16,8 @@ import (
 	"github.com/gresize/gresize/daemon/heartbeat"
 	"github.com/gresize/gresize/daemon/jobs"
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/client"
 	"github.com/gresize/gresize/slurm/request"
 )
@@ -71,9 +73,14 @@ func (k *Keeper) Epilog(ctx context.Context, r epilog.Report) (epilog.Answer, er
 	if err != nil || j.Ambiguous || j.UserID != r.UID {
 		// What is known without the record is still worth a row.
 		j = client.Job{ID: r.JobID, UserID: r.UID, Request: expected(story)}
+	} else if j.State != "COMPLETING" && !j.Ended() {
+		return epilog.Answer{}, fmt.Errorf("%w: job %d is %s: an Epilog tells of a job that has ended", ErrRefused, r.JobID, j.State)
 	}
 	a := describe(story, j)
 	a.Node = r.Node
+	if nodesOf(story, a.Run, r.Node) >= maxNodes {
+		return epilog.Answer{}, fmt.Errorf("%w: job %d: %d other nodes have told of its run %d", ErrRefused, r.JobID, maxNodes, a.Run)
+	}
 	if r.MemoryLine != "" {
 		if a.Outcome == decisionlog.Completed {
 			return epilog.Answer{}, nil // a job that went on after it did not die of it
@@ -88,6 +95,11 @@ func (k *Keeper) Epilog(ctx context.Context, r epilog.Report) (epilog.Answer, er
 	if !shares(j.Request) {
 		processes := 0
 		for _, p := range r.Peaks {
+			if card := cardBytes(story, a.AfterRewrite); card > 0 && p.PeakBytes > card {
+				a.Ranks, a.PeakBytes, a.Detail = nil, 0, fmt.Sprintf("the node says that GPU %s held %s, and its card has %s", p.GPU, quantity.GiB(p.PeakBytes), quantity.GiB(card))
+				processes = 0
+				break
+			}
 			a.Ranks = append(a.Ranks, decisionlog.RankPeak{GPU: p.GPU, PeakBytes: p.PeakBytes})
 			a.PeakBytes = max(a.PeakBytes, p.PeakBytes)
 			processes = max(processes, p.Processes)
@@ -115,6 +127,36 @@ func (k *Keeper) Epilog(ctx context.Context, r epilog.Report) (epilog.Answer, er
 		}
 	}
 	return answer, nil
+}
+
+// maxNodes bounds the nodes that tell of one run. A job that is tracked has one, or a few where its tasks are spread: a node that gives itself other names fills no log.
+const maxNodes = 64
+
+// nodesOf counts the other nodes that have told of a run.
+func nodesOf(s decisionlog.Story, run int, node string) int {
+	others := map[string]bool{}
+	for _, a := range s.Actuals {
+		if a.Run == run && a.Node != "" && a.Node != node {
+			others[a.Node] = true
+		}
+	}
+	return len(others)
+}
+
+// cardBytes is the memory of the card on which a job ran, or 0: a job that was changed ran on the card of its last estimate, any other on that of its first.
+func cardBytes(s decisionlog.Story, afterRewrite bool) int64 {
+	if len(s.Estimates) == 0 {
+		return 0
+	}
+	e := s.Estimates[0]
+	if afterRewrite {
+		e = s.Estimates[len(s.Estimates)-1]
+	}
+	card, err := gpu.Load(e.GPU)
+	if err != nil {
+		return 0
+	}
+	return card.Total.Bytes
 }
 
 // expected is what a job asks for as far as the log knows.

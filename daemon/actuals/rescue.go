@@ -80,6 +80,9 @@ func (k *Keeper) rescue(ctx context.Context, r decisionlog.Rescue) {
 	case j.Ambiguous || j.UserID != s.Job.UID:
 		refuse("the record of job %d is not certain to be this job's", j.ID)
 		return
+	case r.State == decisionlog.RescueAsked && (j.State == "COMPLETED" || j.State == "CANCELLED"):
+		refuse("Slurm says that the job is %s, whatever its node says", j.State)
+		return
 	}
 	switch {
 	case r.State == decisionlog.RescueAsked && j.Ended():

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
+	"github.com/gresize/gresize/internal/quantity"
 	"github.com/gresize/gresize/slurm/client"
 )
 
@@ -37,6 +38,12 @@ func (k *Keeper) Told(ctx context.Context, t epilog.Told) (epilog.ToldAnswer, er
 		a = decisionlog.Actual{At: a.At, Source: a.Source, Node: a.Node, PeakBytes: a.PeakBytes, Detail: a.Detail, Run: *t.Run, Outcome: decisionlog.NotKnown}
 		_, changed := change(story)
 		a.AfterRewrite = changed
+	}
+	if card := cardBytes(story, a.AfterRewrite); card > 0 && t.PeakBytes > card {
+		return refuse("%s is more than the %s of its card", quantity.GiB(t.PeakBytes), quantity.GiB(card))
+	}
+	if nodesOf(story, a.Run, a.Node) >= maxNodes {
+		return refuse("%d other nodes have told of its run %d", maxNodes, a.Run)
 	}
 	for _, earlier := range story.Actuals {
 		if earlier.Run != a.Run {
