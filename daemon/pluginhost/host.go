@@ -11,13 +11,13 @@ import (
 	"log/slog"
 	"math"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/internal/printable"
 )
 
 // The rules of supervision.
@@ -27,6 +27,8 @@ const (
 	// breakerDeaths within breakerWindow put a plugin aside for breakerWindow.
 	breakerDeaths = 5
 	breakerWindow = 5 * time.Minute
+	// maxWords of a plugin's fault are kept; no letter takes more than four bytes.
+	maxWords = estimator.MaxDetailBytes / 4
 )
 
 // Builtin is an estimator of gresize's own. Unlike a plugin it is told which job it is about.
@@ -116,7 +118,8 @@ func withReasons(e estimator.Estimate, inVain []string) estimator.Estimate {
 		if len(e.Reasons) == estimator.MaxReasons {
 			break
 		}
-		e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeEstimatorFellBack, Detail: strings.ToValidUTF8(text[:min(len(text), estimator.MaxDetailBytes)], "")})
+		// An error quotes what a plugin wrote: whoever reads the log by other means than ours is not to be steered by it.
+		e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeEstimatorFellBack, Detail: printable.Clip(text, maxWords)})
 	}
 	return e
 }

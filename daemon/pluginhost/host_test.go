@@ -20,6 +20,10 @@ const roleVariable = "GRESIZE_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
+		if a, hostile := attacks[role]; hostile && a.instead != nil {
+			a.instead()
+			return
+		}
 		contract.Serve(fake(role))
 		return
 	}
@@ -29,11 +33,17 @@ func TestMain(m *testing.M) {
 // fake is an estimator that does what it is named after.
 type fake string
 
-func (f fake) Info() contract.Info { return contract.Info{Name: string(f), Version: "1"} }
+func (f fake) Info() contract.Info { return contract.Info{Name: f.name(), Version: "1"} }
+
+// name is a plain one.
+func (f fake) name() string { return strings.ReplaceAll(string(f), " ", "-") }
 
 func (f fake) Estimate(_ context.Context, r contract.Request) (estimator.Estimate, error) {
-	e := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: string(f), GPU: r.GPU.ID, Confidence: estimator.High, Reasons: []estimator.Reason{},
+	e := estimator.Estimate{Schema: estimator.SchemaEstimate, Estimator: f.name(), GPU: r.GPU.ID, Confidence: estimator.High, Reasons: []estimator.Reason{},
 		Ranks: []estimator.Rank{{PeakReservedBytes: 1 << 30, ComfortableBytes: 1 << 30, ComfortableHighBytes: 1 << 30}}}
+	if a, hostile := attacks[string(f)]; hostile {
+		return a.asked(e)
+	}
 	switch f {
 	case "hang":
 		select {}
