@@ -104,7 +104,7 @@ func FromBundle(b *trace.Bundle, o OpenOptions, name string) (*Program, error) {
 	}
 	h, err := events.Read(rank.Events)
 	if err != nil {
-		return nil, fmt.Errorf("%s: ranks/%d/events.jsonl: %w", name, o.Device, err)
+		return nil, fmt.Errorf("%w: %s: ranks/%d/events.jsonl: %w", trace.ErrInvalid, name, o.Device, err)
 	}
 	if h.Allocator != "" {
 		return nil, fmt.Errorf("%s: rank %d: %w", name, o.Device, ErrXLA)

@@ -1,6 +1,9 @@
 package capacity
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/allocator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
@@ -12,7 +15,7 @@ const minimumOps = 10_000_000
 
 // Complete adds what the record of each rank's requests tells, to the end of a run that was not cut off by the card: the smallest card, and what the rank
 // takes where the driver gives addresses in another order. A rank whose record cannot be simulated goes without: that is two figures less, and no reason
-// to doubt the others.
+// to doubt the others. One that cannot even be read is: whoever wrote it wrote the others.
 func Complete(e *estimator.Estimate, b *trace.Bundle) {
 	if b.Manifest.Outcome != trace.Stopped && b.Manifest.Outcome != trace.Completed {
 		return
@@ -23,6 +26,12 @@ func Complete(e *estimator.Estimate, b *trace.Bundle) {
 			continue
 		}
 		program, err := replay.FromBundle(b, replay.OpenOptions{Device: r.Rank}, b.Manifest.GPU.ID)
+		if errors.Is(err, trace.ErrInvalid) {
+			e.Confidence = e.Confidence.AtMost(estimator.Low)
+			if len(e.Reasons) < estimator.MaxReasons {
+				e.Reasons = append(e.Reasons, estimator.Reason{Code: estimator.CodeReportLost, Detail: trace.Clip(fmt.Appendf(nil, "the record of the requests cannot be read: %v", err), estimator.MaxDetailBytes)})
+			}
+		}
 		if err != nil {
 			continue
 		}
