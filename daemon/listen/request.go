@@ -1,10 +1,10 @@
 package listen
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -27,7 +27,13 @@ func Trust(r *http.Request) (over func()) {
 
 // Body reads the body of a request whole, of so many bytes at most, or answers why it could not: too large (413), too slow (408), broken off (400).
 func Body(w http.ResponseWriter, r *http.Request, most int64) ([]byte, bool) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	// Room for what was announced: a buffer that grows holds it twice. What was announced and does not come takes no memory.
+	var read bytes.Buffer
+	if announced := r.ContentLength; announced > 0 && announced <= most {
+		read.Grow(int(announced) + bytes.MinRead)
+	}
+	_, err := read.ReadFrom(http.MaxBytesReader(w, r.Body, most))
+	body := read.Bytes()
 	var large *http.MaxBytesError
 	switch {
 	case err == nil:

@@ -130,6 +130,10 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) result(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength < 0 {
+		http.Error(w, "a bundle comes with its length", http.StatusLengthRequired)
+		return
+	}
 	done, ok := s.places.upload(r.Context(), ownerOf(r))
 	if !ok {
 		return

@@ -164,8 +164,11 @@ func (e *endless) Read(p []byte) (int, error) { e.read += int64(len(p)); return 
 func TestSizes(t *testing.T) {
 	s := New(&one{}, slog.New(slog.DiscardHandler))
 	body := &endless{}
-	if w := call(s, "POST", "/v1/probes/p/result", "k", body); w.Code != http.StatusRequestEntityTooLarge || body.read > 2*MaxBundleBytes {
+	if w := call(s, "POST", "/v1/probes/p/result", "k", body); w.Code != http.StatusLengthRequired || body.read != 0 {
 		t.Errorf("an endless bundle: %d after %d bytes", w.Code, body.read)
+	}
+	if w := call(s, "POST", "/v1/probes/p/result", "k", bytes.NewReader(make([]byte, MaxBundleBytes+1))); w.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a bundle that is too large: %d", w.Code)
 	}
 	body = &endless{}
 	if w := call(s, "POST", "/v1/probes/p/result", "wrong", body); w.Code != 403 || body.read > 1<<20 {
