@@ -66,34 +66,51 @@ func TestProbesAndTheirOwnersLimits(t *testing.T) {
 		return name
 	}
 
-	t.Run("without an account of their own", func(t *testing.T) {
+	configure := func(t *testing.T, key string) {
+		t.Helper()
+		text, err := os.ReadFile(s.ConfigPath())
+		must(t, err)
+		head, rest, _ := strings.Cut(string(text), "[probe]\n")
+		if _, after, found := strings.Cut(rest, "# of this test\n"); found {
+			rest = after
+		}
+		must(t, os.WriteFile(s.ConfigPath(), []byte(head+"[probe]\n"+key+" = \""+probesAccount+"\"\n# of this test\n"+rest), 0o644))
+		must(t, s.ReloadDaemon())
+		time.Sleep(2 * time.Second)
+	}
+
+	// Where the probe is one of the owner's two jobs, a second one is refused while it is there.
+	counted := func(t *testing.T, why string) {
 		s := s.in(t)
-		waits.Until = "first"
+		waits.Until = why
 		s.answer(waits)
-		id, err := submit(t, "one")
+		id, err := submit(t, why)
 		must(t, err)
 		if account := accounts(t, probeOf(t, id)); account != minicluster.Account {
 			t.Errorf("the probe's account is %q", account)
 		}
-		if second, err := submit(t, "two"); err == nil {
+		if second, err := submit(t, why+" again"); err == nil {
 			t.Errorf("job %s was taken: the probe was not counted, and what docs/users.md says of it is wrong", second)
 		} else if !strings.Contains(err.Error(), "limit") {
 			t.Error(err)
 		}
-		s.tell("first")
+		s.tell(why)
 		s.finished(id, time.Minute)
 		s.completed(id, time.Minute)
+	}
+	t.Run("without an account of their own", func(t *testing.T) { counted(t, "plain") })
+	t.Run("with a QOS alone", func(t *testing.T) {
+		manage("add", "qos", probesAccount, "UsageFactor=0")
+		manage("modify", "user", "where", "user="+minicluster.DefaultUser, "set", "qos+="+probesAccount)
+		configure(t, "qos")
+		counted(t, "qos")
 	})
 
 	t.Run("with one", func(t *testing.T) {
 		s := s.in(t)
-		text, err := os.ReadFile(s.ConfigPath())
-		must(t, err)
-		must(t, os.WriteFile(s.ConfigPath(), []byte(strings.Replace(string(text), "[probe]\n", "[probe]\naccount = \""+probesAccount+"\"\n", 1)), 0o644))
-		must(t, s.ReloadDaemon())
+		configure(t, "account")
 		waits.Until = "second"
 		s.answer(waits)
-		time.Sleep(time.Second)
 		// Two jobs, which is as many as may be; both are tried at the same time, though one alone may run and two CPUs be used.
 		var ids, probes []string
 		for _, why := range []string{"three", "four"} {
