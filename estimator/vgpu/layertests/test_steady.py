@@ -59,7 +59,7 @@ class Steady(unittest.TestCase):
 
             class Loader(types.SimpleNamespace):
                 def __len__(self):
-                    return len(shapes)
+                    return len(shapes) if samples else None  # a stream's raises a TypeError
 
             sampler = types.SimpleNamespace(batch_size=8, sampler=Rows())
             found, loader = steady_state.Steadiness(), Loader(_dataset=Rows(), _index_sampler=sampler, _gresize_given=0)
@@ -74,6 +74,7 @@ class Steady(unittest.TestCase):
         self.assertIsNotNone(says([(1, 1024)] * 2 + [(1, 640), (1, 1024)], 29))  # not the last
         self.assertIsNotNone(says([(1, 1024), (1, 640)], 13))  # whether the others are alike is not known
         self.assertIsNotNone(says([(8, 100)] * 3 + [(5, 120)], 29))  # longer
+        self.assertIsNotNone(says([(1, 1024)] * 3 + [(1, 640)], 0))  # a stream has no last batch
 
     def test_samples_that_are_no_larger_than_what_came(self):
         def says(lengths, came, join):

@@ -156,8 +156,8 @@ class Phases:
                 self.length = _length(iterator)
                 self.workers.update(w.pid for w in getattr(iterator, "_workers", ()))
             self.steadiness.batch(iterator, batch)
-        except Exception:
-            pass
+        except Exception as e:
+            self.fault(e)
 
     def hold(self, iterator: Any, torch: Torch, ended: bool = False) -> None:
         """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""

@@ -72,10 +72,12 @@ def larger_or_other(one: list[tuple[int, ...]], other: list[tuple[int, ...]]) ->
 
 def _is_rest(iterator, one, other):
     """Whether a batch is the last one of a loader, after some that were alike, of fewer samples than those, and larger in nothing."""
-    held = vars(iterator)
-    indices, given = held.get("_index_sampler"), held.get("_gresize_given", 0)
-    size = getattr(indices, "batch_size", None)
-    if type(size) is not int or given < LEAST_ALIKE or given + 1 != len(iterator) or len(indices.sampler) % size == 0:
+    size, given = batch_size(iterator), vars(iterator).get("_gresize_given", 0)
+    try:
+        rest = len(iterator._index_sampler.sampler) % size if given + 1 == len(iterator) else 0
+    except (TypeError, AttributeError, NotImplementedError):  # a stream, or a sampler of another kind, does not say which batch is its last
+        rest = 0
+    if not rest or given < LEAST_ALIKE:
         return False
     return len(one) == len(other) and all(len(a) == len(b) and all(m <= n for m, n in zip(b, a)) for a, b in zip(one, other))
 
