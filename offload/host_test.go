@@ -62,3 +62,26 @@ func TestPace(t *testing.T) {
 		}
 	}
 }
+
+// TestNoPinnedMemory: where the system gives none at all, that is said with the way out, and under gresize run the command ends before its first step.
+func TestNoPinnedMemory(t *testing.T) {
+	for _, strict := range []string{"1", ""} {
+		cmd := exec.Command("python3", "-c", `
+from gresize_offload import copies
+class Torch:
+    uint8 = None
+    @staticmethod
+    def empty(*_, **__):
+        raise RuntimeError("CUDA error: out of memory\nmore of it")
+pool = copies.Pool(Torch, 3 << 30, True)
+assert pool.take(1 << 20) is None
+assert pool.take(1 << 20) is None
+print("it goes on")`)
+		cmd.Env = append(os.Environ(), "PYTHONPATH=python", "GRESIZE_OFFLOAD_STRICT="+strict)
+		out, err := cmd.CombinedOutput()
+		if text := string(out); (err != nil) != (strict != "") || strings.Count(text, "gresize: the system gives no pinned host memory (CUDA error: out of memory), and the plan takes 3.00 GiB: give the job more memory (sbatch --mem), or plan for a larger --target") != 1 ||
+			strings.Contains(text, "it goes on") != (strict == "") || strings.Contains(text, "Traceback") {
+			t.Errorf("strict %q: %v %s", strict, err, text)
+		}
+	}
+}

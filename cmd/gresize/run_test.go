@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/offload"
 )
 
@@ -74,5 +76,27 @@ func TestErrorsAreShort(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"run", "--plan", path, "--", "true"}, &stdout, &stderr); code == exitOK || stderr.Len() > 2*maxErrorBytes || !strings.Contains(stderr.String(), path) {
 		t.Errorf("exit status %d, %d bytes: %.300s", code, stderr.Len(), stderr.String())
+	}
+}
+
+// TestNoPlanReachesTheTarget: what is said names the smallest target to try.
+func TestNoPlanReachesTheTarget(t *testing.T) {
+	const gib = int64(1) << 30
+	before := estimator.Estimate{Ranks: []estimator.Rank{{OutsideBytes: gib / 2}}}
+	for name, c := range map[string]struct {
+		err  error
+		says string
+	}{
+		"blocks":   {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib}, "5.00 GiB have to be on the card at once at one moment of an iteration, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 6GiB, or a smaller batch"},
+		"outside":  {&offload.NeedError{NeedBytes: 2 * gib, AllocatorBytes: gib, Outside: true}, "where nothing can be moved, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 3GiB, or a smaller batch"},
+		"segments": {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib, Segments: true}, "take 5.00 GiB or more, and 512 MiB lie outside of it\n  to try: --expandable, --target 6GiB, or a smaller batch"},
+	} {
+		var out bytes.Buffer
+		flags := runFlags{target: "1GiB"}
+		err := flags.refused(&out, &offload.Fitted{Before: before}, c.err)
+		var status *statusError
+		if !errors.As(err, &status) || status.code != exitDoesNotFit || !strings.Contains(out.String(), "no plan for 1GiB\n") || !strings.Contains(out.String(), c.says) {
+			t.Errorf("%s: %v\n%s", name, err, out.String())
+		}
 	}
 }

@@ -58,3 +58,13 @@ func (l *Log) PlanFailed(ctx context.Context, uid uint32, scriptSHA256 string) (
 	}
 	return slurmJobID, nil
 }
+
+// PlansUnfetched says whether a job ran without the plan that it had been given since a time, and no node has fetched any later: the site's nodes do not ask for plans.
+func (l *Log) PlansUnfetched(ctx context.Context, since time.Time) (unfetched bool, err error) {
+	err = l.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM plans p WHERE p.fetched_at IS NULL AND p.at >= ? AND p.at > coalesce((SELECT max(fetched_at) FROM plans), 0)
+		AND EXISTS (SELECT 1 FROM actuals a WHERE a.job = p.job AND a.after_rewrite = 1))`, millis(since)).Scan(&unfetched)
+	if err != nil {
+		return false, fmt.Errorf("look for plans that were not fetched: %w", err)
+	}
+	return unfetched, nil
+}

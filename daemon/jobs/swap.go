@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ import (
 
 // planReserve is what is left of a hold when no plan is waited for any more: enough to make the change that was decided without one.
 const planReserve = 15 * time.Second
+
+// unfetchedPause is how long no plan is made after a job whose node did not fetch the one that it had: then one job tries again.
+const unfetchedPause = 24 * time.Hour
 
 // planTry is the search for a plan for a card that is one size too small. Whatever becomes of it, the job gets what was decided without it.
 type planTry struct {
@@ -47,10 +51,16 @@ func (m *Manager) planFor(ctx context.Context, l *trackedJob, in policy.Input, d
 		return false, false
 	}
 	target := rules.TargetBytes(in, d, row)
-	if failed, err := m.config.Log.PlanFailed(ctx, l.job.UID, l.job.ScriptSHA256); target <= 0 || err != nil || failed != 0 {
-		if err != nil {
-			m.config.Logger.Error("earlier jobs cannot be read; no plan is made", "token", l.job.Token, "error", err)
-		}
+	failed, err := m.config.Log.PlanFailed(ctx, l.job.UID, l.job.ScriptSHA256)
+	unfetched, err2 := m.config.Log.PlansUnfetched(ctx, time.Now().Add(-unfetchedPause))
+	switch err := errors.Join(err, err2); {
+	case err != nil:
+		m.config.Logger.Error("earlier jobs cannot be read; no plan is made", "token", l.job.Token, "error", err)
+		return false, false
+	case unfetched:
+		m.config.Logger.Warn("no plan is made: a job ran without its plan, which its node did not ask for; is TaskProlog set as docs/run.md says, and does munge run there?", "token", l.job.Token)
+		return false, false
+	case failed != 0 || target <= 0:
 		return false, false
 	}
 	try := &planTry{decided: l.decision, plain: d, profile: l.job.Profile, row: row, targetBytes: target, hostBytes: l.estimate.HostPeakBytes, memMiB: payload.MemMiB}

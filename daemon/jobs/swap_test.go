@@ -111,6 +111,31 @@ func TestAPlanForASmallerCard(t *testing.T) {
 	}
 }
 
+// TestNodesThatAskForNoPlan: where a job ran without its plan, no more are made until a node has fetched one, or a day has passed.
+func TestNodesThatAskForNoPlan(t *testing.T) {
+	b := newSwapBench(t, time.Minute)
+	_, token := b.submit(withMem(8<<10, plainScript))
+	b.report(1)
+	b.plan(2, &goodPlan)
+	b.until("the update", func() bool { return b.story(token).Job.State == StateVerified })
+	first := b.story(token).Job.ID
+	if _, err := b.log.AddActual(t.Context(), first, decisionlog.Actual{At: time.Now(), Source: decisionlog.Reported, Outcome: decisionlog.Failed, AfterRewrite: true}, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	_, token = b.submit(withMem(8<<10, "#!/bin/sh\n# another\n"))
+	b.report(3)
+	if story := b.ends(token, StateReleased, decision.CodeAlready); len(story.Probes) != 1 {
+		t.Errorf("%d probes", len(story.Probes))
+	}
+	if err := b.log.PlanFetched(t.Context(), first, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	_, token = b.submit(withMem(8<<10, "#!/bin/sh\n# a third\n"))
+	b.report(4)
+	b.plan(5, &goodPlan)
+	b.until("the update", func() bool { return b.story(token).Job.State == StateVerified })
+}
+
 // TestWithoutAPlan: whatever is in the way of a plan, the job gets what it would have got.
 func TestWithoutAPlan(t *testing.T) {
 	slow := goodPlan

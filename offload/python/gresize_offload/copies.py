@@ -4,7 +4,7 @@ Cuda has two streams of its own, one a direction. Host stands for a device where
 """
 from __future__ import annotations
 
-from . import pace
+from . import fitting, pace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -38,7 +38,12 @@ class Pool:
         if self.chunk is None or self.used + room > self.chunk.numel():
             try:
                 self.chunk = self.torch.empty(max(room, CHUNK_BYTES), dtype=self.torch.uint8, pin_memory=self.pinned)
-            except RuntimeError:  # the system pins no more: what does not leave is as it would be without us
+            except RuntimeError as e:  # the system pins no more: what does not leave is as it would be without us
+                if self.taken_bytes == 0:
+                    fitting.tell(
+                        "the system gives no pinned host memory (%s), and the plan takes %.2f GiB: give the job more memory (sbatch --mem), or plan for a larger --target"
+                        % ((str(e).splitlines() or [type(e).__name__])[0], self.most_bytes / fitting.GIB)
+                    )
                 self.most_bytes = self.taken_bytes
                 return None
             self.used = 0
