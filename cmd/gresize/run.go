@@ -44,7 +44,7 @@ there again with the plan, on a card of SIZE. Only where that works is the comma
 itself started, with the plan. --only-plan stops before that; -o keeps the plan, and
 --plan runs with one that was kept, without looking again.
 
-A plan of another program, batch size, PyTorch or card is refused before the first
+A kept plan of another program, batch size, PyTorch or card is refused before the first
 step. A later iteration that is not one of the plan's stays on the card as if there
 were no plan. Values are never others: docs/run.md says what is moved
 and what is not.
@@ -106,7 +106,7 @@ func runWithPlan(cmd *cobra.Command, flags runFlags, args []string) error {
 		if err != nil {
 			return err
 		}
-		return start(plan, flags.plan, args)
+		return start(plan, flags.plan, args, "GRESIZE_OFFLOAD_STRICT=1") // what was made for something else is refused
 	}
 	plan, path, err := flags.makePlan(cmd, args)
 	if err != nil || flags.onlyPlan {
@@ -275,8 +275,8 @@ func (flags *runFlags) keep(p *offload.Plan) (path string, err error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
-// start becomes the command, with the layer that carries a plan out; without a plan, as it is.
-func start(plan *offload.Plan, path string, args []string) error {
+// start becomes the command, with the layer that carries a plan out and more variables; without a plan, as it is.
+func start(plan *offload.Plan, path string, args []string, more ...string) error {
 	program, err := exec.LookPath(args[0])
 	if err != nil {
 		return fmt.Errorf("run: %w", err)
@@ -291,7 +291,7 @@ func start(plan *offload.Plan, path string, args []string) error {
 		if env, err = withPlan(plan, path, env); err != nil {
 			return err
 		}
-		env = append(env, "GRESIZE_OFFLOAD_STRICT=1") // who asks for a plan by hand wants none of another program
+		env = append(env, more...)
 	}
 	return fmt.Errorf("run: %s: %w", program, syscall.Exec(program, args, env))
 }

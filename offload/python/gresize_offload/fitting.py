@@ -1,4 +1,4 @@
-"""Says where a plan was made for something else than what runs: another PyTorch, card, program or batch. Under `gresize run` the program ends before its first
+"""Says where a plan was made for something else than what runs: another PyTorch, card, program or batch. Under `gresize run --plan` the program ends before its first
 step then; in a job that gresized has given a plan it runs all the same, as if there were none."""
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
     from .plan import Plan
 
 GIB = 1 << 30
-AGAIN = "make a plan for it with gresize run --target SIZE --only-plan -o FILE"
+AGAIN = "make a plan for it with gresize run --target SIZE --gpu NAME --only-plan -o FILE"
 
 
 def tell(text: str) -> None:
