@@ -57,7 +57,7 @@ type Swap struct {
 }
 
 // MaxPlanBytes bounds a plan's file, which the daemon keeps and a node fetches.
-const MaxPlanBytes = 2 << 20
+const MaxPlanBytes = 256 << 10
 
 // Plan is what a probe found: a plan, which is read by the job's own processes alone, and what it costs.
 type Plan struct {
