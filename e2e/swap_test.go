@@ -74,7 +74,7 @@ func TestSwap(t *testing.T) {
 	}
 	cluster := fourCards()
 	cluster.Nodes = slices.DeleteFunc(cluster.Nodes, func(n minicluster.Node) bool { return n.Name == "gpu8" || n.Name == "gpu80" })
-	s := started(t, site.Options{Build: filepath.Join("..", "build"), Cluster: cluster, Hold: 5 * time.Minute, ProbeBudget: 90 * time.Second, Config: "[oom]\nrequeue = true\n[swap]\nallow = true\nslowdown = 1.5\n"})
+	s := started(t, site.Options{Build: filepath.Join("..", "build"), Cluster: cluster, Hold: 5 * time.Minute, ProbeBudget: 2 * time.Minute, Config: "[oom]\nrequeue = true\n[swap]\nallow = true\nslowdown = 1.5\n"})
 	unreachable := withTaskProlog(t, s.Site)
 	dir, err := s.Cluster.WorkDir(minicluster.DefaultUser)
 	must(t, err)
