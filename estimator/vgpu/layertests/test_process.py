@@ -7,7 +7,7 @@ import threading
 import unittest
 from unittest import mock
 
-from gresize_vgpu.process import exceptions, guard, native, report_file, settings, tracebacks
+from gresize_vgpu.process import exceptions, guard, native, report_file, settings, tracebacks, watched
 
 
 class Settings(unittest.TestCase):
@@ -117,6 +117,45 @@ class Tracebacks(unittest.TestCase):
         self.assertNotIn("number", names(tracebacks.trimmed(both)))
         ours = both.tb_next
         self.assertIs(tracebacks.trimmed(ours), ours)
+
+
+class Ends(unittest.TestCase):
+    def ended(self, leave):
+        """What a process that stops writes to its report, and how it ends."""
+        r, w = os.pipe()
+        pid = os.fork()
+        if not pid:
+            class Process(watched.Watched):
+                def leave_report(self, reason):
+                    os.write(w, reason.encode())
+                    leave(self)
+
+            try:
+                with mock.patch.object(report_file, "hide_from_measurement"):
+                    Process().stop("stopped")
+            finally:
+                os._exit(1)  # it was not the end
+        os.close(w)
+        with os.fdopen(r) as f:
+            text = f.read()
+        return text, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def test_a_process_ends_once_with_its_report(self):
+        self.assertEqual(self.ended(lambda process: None), ("stopped", 0))
+        self.assertEqual(self.ended(lambda process: process.stop("again")), ("stopped", 0))
+
+    def test_a_fault_of_the_report_ends_it_all_the_same(self):
+        def fails(process):
+            raise RuntimeError
+
+        self.assertEqual(self.ended(fails), ("stopped", 0))
+
+    def test_a_forked_child_begins_anew(self):
+        process = watched.Watched()
+        lock, process.done = process.lock, True
+        process.begin_anew()
+        self.assertFalse(process.done)
+        self.assertIsNot(process.lock, lock)
 
 
 if __name__ == "__main__":

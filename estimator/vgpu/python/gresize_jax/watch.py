@@ -7,7 +7,7 @@ import threading
 import time
 
 from gresize_vgpu.dist import ranks
-from gresize_vgpu.process import guard, report_file, settings
+from gresize_vgpu.process import guard, report_file, settings, watched
 
 from . import arrays, pjrt, processes, reads, report
 
@@ -30,16 +30,14 @@ NEW_BYTES = 1 << 20
 FLAGS = ("--xla_gpu_autotune_level=0", "--xla_gpu_enable_command_buffer=")
 
 
-class Watch:
+class Watch(watched.Watched):
     """The state of one process. Nothing that it does may reach the user's program as an exception."""
 
     def __init__(self, import_seconds: float) -> None:
+        super().__init__()
         self.import_seconds = import_seconds
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
-        self.begin = time.monotonic()
-        self.began_unix = time.time()
-        self.lock = threading.RLock()
         self.reads = reads.Reads()
         self.first_answer: Any = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)
@@ -47,7 +45,6 @@ class Watch:
         self.highest = 0  # bytes
         self.steps_at_highest = 0
         self.reported = 0
-        self.done = False
 
     # -- what is executed
 
@@ -86,19 +83,10 @@ class Watch:
 
     # -- the end
 
-    def stop(self, reason: str) -> None:
-        """Write the report and end this process, without unwinding: user code must not save a checkpoint of zeros."""
-        with self.lock:
-            if self.done:
-                return
-            self.done = True
-            try:
-                report_file.hide_from_measurement()
-                report.write(self, reason)
-                report_file.flush_streams()
-                guard.quietly(ranks.leave)
-            finally:
-                os._exit(0)
+    def leave_report(self, reason: str) -> None:
+        report.write(self, reason)
+        report_file.flush_streams()
+        guard.quietly(ranks.leave)
 
     def finish(self) -> None:
         """The interpreter ends by itself."""
@@ -113,7 +101,7 @@ class Watch:
 
     def after_fork(self) -> None:
         """JAX does not work in a forked child: what the child does is the parent's business."""
-        self.lock = threading.RLock()
+        self.begin_anew()
         self.done = True
 
 

@@ -15,7 +15,7 @@ from gresize_imports import after_import
 from ..compiler import autotune, tracing
 from ..dist import ranks
 from ..lapse import counting_loops, epoch_cut, program_counters, time_lapse
-from ..process import allocator, exceptions, guard, native, report_file, settings
+from ..process import allocator, exceptions, guard, native, report_file, settings, watched
 from ..program import background, call_stack, lines_not_run, lines_run, program_frames
 from ..record import memory_history, modules, operators
 from ..steady import steady_state, unread_loaders
@@ -44,15 +44,14 @@ LEAST_LEFT_BYTES = 1 << 20
 BACKWARD_FACTOR = 4
 
 
-class Watch:
+class Watch(watched.Watched):
     """The state of one process. Hooks call it; nothing that it does may reach the user's program as an exception."""
 
     def __init__(self, torch: Torch) -> None:
+        super().__init__()
         self.torch = torch
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
-        self.begin = time.monotonic()
-        self.began_unix = time.time()
         self.steps = 0
         self.backward_calls = 0
         self.scaler_steps = 0
@@ -62,9 +61,7 @@ class Watch:
         self.optimizers = weakref.WeakSet()
         self.optimizers_made, self.made_at_first, self.idle_at_first = 0, 0, []
         self.optimizer_steps = weakref.WeakKeyDictionary()
-        self.lock = threading.RLock()
         self.timed = 0  # the process whose time is kept
-        self.done = False
         self.tuning = autotune
         self.loaders = decisions.Loaders()
         self.decisions = decisions.Decisions
@@ -305,26 +302,17 @@ class Watch:
 
     # -- the end
 
-    def stop(self, reason: str) -> None:
-        """Write the report and end this process, without unwinding: user code must not save a checkpoint of zeros."""
-        with self.lock:
-            if self.done:
-                return
-            self.done = True
-            try:
-                report_file.hide_from_measurement()
-                report.write(self, reason)
-                if reason == "stopped":
-                    self._look_beyond()
-                    report.write(self, reason)
-                if not self.lapse.active or self.peaks()[0] > self.lapse.first_peak + time_lapse.NEW_BYTES:
-                    self._write_lists()
-                report_file.flush_streams()
-                self.saves.clean()
-                guard.quietly(ranks.leave)
-                self._end_children()
-            finally:
-                os._exit(0)
+    def leave_report(self, reason: str) -> None:
+        report.write(self, reason)
+        if reason == "stopped":
+            self._look_beyond()
+            report.write(self, reason)
+        if not self.lapse.active or self.peaks()[0] > self.lapse.first_peak + time_lapse.NEW_BYTES:
+            self._write_lists()
+        report_file.flush_streams()
+        self.saves.clean()
+        guard.quietly(ranks.leave)
+        self._end_children()
 
     def _look_beyond(self):
         """What the steps could not show; the figures are written down already."""
@@ -424,15 +412,12 @@ class Watch:
             self._write_lists()
 
     def after_fork(self) -> None:
-        """A forked child counts for itself; its parent's timer and report are not its own."""
-        self.lock = threading.RLock()
+        """A forked child counts for itself."""
+        self.begin_anew()
         self.steps = self.backward_calls = self.scaler_steps = 0
         self.history = []
         self.highest = {}
         self.optimizer_steps = weakref.WeakKeyDictionary()
-        self.begin = time.monotonic()
-        self.began_unix = time.time()
-        self.done = False
 
 
 def _budget(watch):
