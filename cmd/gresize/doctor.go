@@ -65,7 +65,7 @@ srun of a few minutes at most. The last line is the one next step. The exit stat
 
 func orNothing(next string) string {
 	if next == "" {
-		return "nothing: everything that was looked at works"
+		return "nothing: every check passed"
 	}
 	return next
 }

@@ -75,8 +75,8 @@ The first word is the answer:
 "Needed" is what PyTorch reserves at its peak and what lies outside of it (context,
 libraries); "at most" is the upper end of the interval. The confidence says how far
 both may be trusted: exact, high, low, unknown; each step down names its reasons.
-The first steps are run as they are, and give a first answer. Then the command goes
-on in time-lapse, with a few batches of each data loader, to its end or until nothing
+The first steps are run as they are, and give a first answer. Then the command
+continues in time-lapse, with a few batches of each data loader, to its end or until nothing
 new is seen; --quick leaves that out.
 
 --what-if runs the command again on another GPU, with another batch size, or with
@@ -291,7 +291,7 @@ func (r *reading) print(w io.Writer) error {
 	for _, k := range r.Ranks {
 		need := fmt.Sprintf("%s needed, at most %s", quantity.GiB(k.ComfortableBytes), quantity.GiB(k.ComfortableHighBytes))
 		if r.WasFullOnce() {
-			need = quantity.GiB(k.ComfortableBytes) + " in use when the card was full once: it went on without the allocator's cache, and may be slow"
+			need = quantity.GiB(k.ComfortableBytes) + " in use when the card was full once: it continued without the allocator's cache, and may be slow"
 		} else if !r.Fits {
 			need = fmt.Sprintf("more than %s needed: that much was in use before the request that found no room", quantity.GiB(k.ComfortableBytes))
 		}

@@ -80,7 +80,7 @@ EXIT STATUS
 	f.StringVarP(&flags.out, "output", "o", "", "write addresses and schedule as JSON to `FILE`")
 	f.StringVar(&flags.torchVersion, "torch-version", "", "PyTorch release, where the file does not name it")
 	f.IntVar(&flags.rank, "rank", 0, "rank of a bundle, or device of a snapshot")
-	f.Int64Var(&flags.nodes, "effort", layout.DefaultMaxNodes, "nodes that the search for a lower layout may look at")
+	f.Int64Var(&flags.nodes, "effort", layout.DefaultMaxNodes, "nodes that the search for a lower layout may visit")
 	f.DurationVar(&flags.timeLimit, "time-limit", defaultPlanTime, "take the best that was found by then")
 	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON")
 	return cmd

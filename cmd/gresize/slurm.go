@@ -97,8 +97,8 @@ started with the plugin, or when what was named cannot be read; a slurm.conf tha
 		},
 	}
 	cmd.Flags().StringVar(&o.Slurmctld, "slurmctld", "", "the slurmctld that is to load the plugin (default: the one of this machine)")
-	cmd.Flags().StringVar(&o.Scontrol, "scontrol", "", "the scontrol with which gresized asks: slurmctld refuses one of a newer release (default: the one of this machine; --scontrol= looks at none)")
-	cmd.Flags().StringVar(&o.Conf, "conf", "/etc/slurm/slurm.conf", "slurm.conf, to see whether it names the plugin; SLURM_CONF names another (--conf= looks at none)")
+	cmd.Flags().StringVar(&o.Scontrol, "scontrol", "", "the scontrol with which gresized asks: slurmctld refuses one of a newer release (default: the one of this machine; --scontrol= asks none)")
+	cmd.Flags().StringVar(&o.Conf, "conf", "/etc/slurm/slurm.conf", "slurm.conf, to see whether it names the plugin; SLURM_CONF names another (--conf= reads none)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	return cmd
 }

@@ -111,7 +111,7 @@ type Probe struct {
 	BreakerPause Duration `toml:"breaker_pause"`
 }
 
-// Jobs says which jobs are looked at. Of each pair of lists, an empty first one takes all, and the second one has the last word.
+// Jobs says which jobs are handled. Of each pair of lists, an empty first one takes all, and the second one has the last word.
 type Jobs struct {
 	Partitions       []string `toml:"partitions"`
 	ExceptPartitions []string `toml:"except_partitions"`

@@ -62,7 +62,7 @@ func ineligible(r *wire.Request, shards bool) (code, reason string) {
 	case r.ScriptTotal == 0:
 		return wire.SkipNoScript, skipReasons[wire.SkipNoScript]
 	case r.ScriptCut() || r.EnvironmentCut() || r.ArgvCut():
-		return decision.CodeCut, "its script, arguments or environment are larger than what is looked at"
+		return decision.CodeCut, "its script, arguments or environment are larger than gresize reads"
 	case !strings.HasPrefix(r.Script, "#!"):
 		return decision.CodeOddScript, "its script does not begin with #!: what would run it is not certain"
 	case odd != "":

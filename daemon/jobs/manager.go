@@ -386,7 +386,7 @@ func (m *Manager) Answer(r *wire.Request) *wire.Reply {
 	}
 	code, reason := ineligible(r, settings.Rules.ShardBytes > 0)
 	if code == "" && r.ArrayInx != "" && !settings.Arrays {
-		code, reason = decision.CodeArray, "it is an array, and the site does not want arrays to be looked at"
+		code, reason = decision.CodeArray, "it is an array, and the site does not want arrays to be probed"
 	}
 	if code == "" {
 		if outside := settings.Rules.Scope.Outside(whose(s.job), false); outside != "" {

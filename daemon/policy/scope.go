@@ -43,7 +43,7 @@ func (s Scope) Outside(who Who, complete bool) string {
 func (c Choice) outside(what, value string, complete bool) string {
 	if value == "" {
 		if complete && len(c.Only) > 0 {
-			return "its " + what + " is not known, and the site names those whose jobs are looked at"
+			return "its " + what + " is not known, and the site names those whose jobs gresize handles"
 		}
 		return ""
 	}
@@ -52,7 +52,7 @@ func (c Choice) outside(what, value string, complete bool) string {
 		case slices.Contains(c.Except, name):
 			return fmt.Sprintf("the site has excluded the %s %.60q", what, name)
 		case len(c.Only) > 0 && !slices.Contains(c.Only, name):
-			return fmt.Sprintf("the %s %.60q is not among those whose jobs are looked at", what, name)
+			return fmt.Sprintf("the %s %.60q is not among those whose jobs gresize handles", what, name)
 		}
 	}
 	return ""

@@ -65,7 +65,7 @@ func Watch(ctx context.Context, alive func(context.Context) error, logger *slog.
 				// Nothing can be done when systemd does not hear it; it will restart us.
 				_, _ = daemon.SdNotify(false, daemon.SdNotifyWatchdog)
 				if failing {
-					logger.Info("the daemon goes on")
+					logger.Info("the daemon does its work again")
 				}
 			case !failing:
 				logger.Error("the daemon does not do its work: the watchdog is not told that it is alive, and will restart it", "error", err)

@@ -181,7 +181,7 @@ func statusOf(e *estimator.Estimate, m *trace.Manifest, p *gpu.Profile) string {
 	return Fits
 }
 
-// WasFullOnce says that the run met the end of the card and went on without the allocator's cache.
+// WasFullOnce says that the run met the end of the card and continued without the allocator's cache.
 func (r *Answer) WasFullOnce() bool {
 	return !r.Fits && r.HasReason(estimator.CodeNearCapacity)
 }

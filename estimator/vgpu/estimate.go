@@ -204,10 +204,10 @@ func (a *answer) judgeRank(r *rankReport) {
 	switch {
 	case r.OOMs > r.PassedOver || r.Refused > 0 && r.Retries == 0:
 		a.Fits = false
-		a.lower(estimator.Low, estimator.CodeOutOfMemory, "a request for memory failed at the end of the modelled card, and the program went on with less")
+		a.lower(estimator.Low, estimator.CodeOutOfMemory, "a request for memory failed at the end of the modelled card, and the program continued with less")
 	case r.Retries > 0:
 		a.Fits = false
-		detail := fmt.Sprintf("the allocator met the end of the modelled card %s and went on without its cache", quantity.Count(r.Retries, "time"))
+		detail := fmt.Sprintf("the allocator met the end of the modelled card %s and continued without its cache", quantity.Count(r.Retries, "time"))
 		if r.OOMs > 0 {
 			detail += ", and convolutions were computed with smaller workspaces"
 		}

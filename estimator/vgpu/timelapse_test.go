@@ -64,7 +64,7 @@ func TestAFailedLookIsLow(t *testing.T) {
 			t.Parallel()
 			o := runPython(t, "2.6.0", 1, append([]string{"testdata/planted.py"}, strings.Fields(where)...), inTimeLapse)
 			e := o.estimate(t, trace.Stopped)
-			if o.failed || e.Confidence != estimator.Low || !strings.Contains(reasonsText(e), "could not be looked at (KeyError)") {
+			if o.failed || e.Confidence != estimator.Low || !strings.Contains(reasonsText(e), "could not be examined (KeyError)") {
 				t.Errorf("failed %v, confidence %s, %q\n%s", o.failed, e.Confidence, reasonsText(e), o.output)
 			}
 		})

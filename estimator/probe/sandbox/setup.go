@@ -69,7 +69,7 @@ func setUp() int {
 		return report(step("close descriptors", err))
 	}
 	if err := checkRights(); err != nil {
-		return report(step("look at its own rights", err))
+		return report(step("read its own rights", err))
 	}
 	cfg, err := readConfig()
 	if err != nil {

@@ -161,7 +161,7 @@ func Answer(p *Profile, requests []Request, b *trace.Bundle, card *gpu.Profile) 
 		}
 	}
 	if b.Manifest.Outcome == trace.Stopped {
-		lower(&e, estimator.Low, estimator.CodeRunCutShort, fmt.Sprintf("the first %d iterations are in the trace, and nothing looked at what follows them: a validation or a larger batch is not in the figure", len(p.Layout.Iterations)))
+		lower(&e, estimator.Low, estimator.CodeRunCutShort, fmt.Sprintf("the first %d iterations are in the trace, and what follows them was not examined: a validation or a larger batch is not in the figure", len(p.Layout.Iterations)))
 	}
 	switch {
 	case rank.MinimumBytes > card.Total.Bytes:

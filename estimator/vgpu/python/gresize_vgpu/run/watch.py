@@ -362,7 +362,7 @@ class Watch(watched.Watched):
     def fault(self, e: Exception) -> None:
         """A look that failed has seen nothing: no answer may rest on it."""
         guard.complain()
-        text = "what comes later could not be looked at (%s)" % type(e).__name__
+        text = "what comes later could not be examined (%s)" % type(e).__name__
         if text not in self.faults:
             self.faults.append(text)
 
