@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// figures are what several pages say, each with the page that its command writes and the place in it. A page that repeats one marks it with a comment behind
-// the number, such as 0.6 %<!--xmem-median-->.
+// figures are what several pages say, each with the page that its command writes, or the code that sets it, and the place in it. A page that repeats one marks
+// it with a comment behind the number, such as 0.6 %<!--xmem-median-->. Of code, `64 << 20` is 64 MiB: the page says number and unit.
 var figures = []struct{ name, page, at string }{
 	{"xmem-median", "docs/accuracy/estimators.md", `\| all \| vgpu \| 195 \| 195 \| ([0-9.]+) % \|`},
 	{"xmem-unseen-median", "docs/accuracy/estimators.md", `\| CNN, unseen \| vgpu \| 22 \| 22 \| ([0-9.]+) % \|`},
@@ -20,9 +20,46 @@ var figures = []struct{ name, page, at string }{
 	{"host-memory-worst", "docs/accuracy/host-memory.md", `32 rows: median error [0-9.]+ %, largest ([0-9.]+) %`},
 	{"resnet-seconds", "docs/accuracy/README.md", "PyTorch 2.6.0 \\| ([0-9.]+) s and"},
 	{"resnet-import-seconds", "docs/accuracy/README.md", `importing the same libraries takes ([0-9.]+) s`},
+	{"xmem-transformers-median", "docs/accuracy/xmem.md", `repeats differ by more than 1 % \| 61 \| [0-9.]+ % \| ([0-9.]+) %`},
+	{"xmem-transformers-tail", "docs/accuracy/xmem.md", `repeats differ by more than 1 % \| 61 \|(?: [0-9.]+ % \|){3} ([0-9.]+) %`},
+	{"xmem-transformers-known", "docs/accuracy/xmem.md", `whose lengths are known \(below\) \| 49 \|(?: [0-9.]+ % \|){3} \*\*([0-9.]+) %`},
+	{"xmem-rounds", "docs/accuracy/xmem-rounds.md", `(?m)^\| all \| ([0-9]+) \|`},
+	{"xmem-rounds-agree", "docs/accuracy/xmem-rounds.md", `(?m)^\| all \|(?: [0-9]+ \|){5} ([0-9]+) %`},
+	{"timm-low", "docs/accuracy/estimators.md", `\| all \| vgpu \| 102 \| 102 \|(?: [0-9.]+ % \|){5} ([0-9.]+) %`},
+
+	{"submit-deadline", "slurm/plugin/limits.h", `GRESIZE_LOCAL_DEFAULT_DEADLINE_MS ([0-9]+)`},
+	{"bundle-limit", "estimator/trace/bundle.go", `MaxBundleBytes = ([0-9]+ << [0-9]+)`},
+	{"bundle-unpacked-limit", "estimator/trace/bundle.go", `MaxUnpackedBytes = ([0-9]+ << [0-9]+)`},
+	{"bundle-manifest-limit", "estimator/trace/bundle.go", `MaxManifestBytes = ([0-9]+ << [0-9]+)`},
+	{"bundle-report-limit", "estimator/trace/bundle.go", `MaxReportBytes   = ([0-9]+ << [0-9]+)`},
+	{"bundle-profile-limit", "estimator/trace/bundle.go", `MaxProfileBytes = ([0-9]+ << [0-9]+)`},
+	{"bundle-modules-limit", "estimator/trace/recording.go", `PartModules: ([0-9]+ << [0-9]+)`},
+	{"bundle-operators-limit", "estimator/trace/recording.go", `PartOperators: ([0-9]+ << [0-9]+)`},
+	{"bundle-saved-limit", "estimator/trace/recording.go", `PartSaved: ([0-9]+ << [0-9]+)`},
+	{"output-tail", "estimator/probe/probe.go", `keptOutputBytes = ([0-9]+ << [0-9]+)`},
+	{"reader-memory", "daemon/reader/child.go", `limitMemoryBytes = ([0-9]+ << [0-9]+)`},
+	{"reader-seconds", "daemon/reader/child.go", `limitCPUSeconds  = ([0-9]+)`},
+	{"sandbox-changes", "estimator/probe/sandbox/sandbox.go", `DefaultScratchBytes = int64\(([0-9]+)\) << 30`},
+	{"file-whole", "estimator/probe/inputs/inputs.go", `wholeBytes = ([0-9]+ << [0-9]+)`},
+	{"output-searched", "daemon/epilog/node.go", `scanBytes = ([0-9]+ << [0-9]+)`},
+	{"page-connections", "daemon/web/web.go", `maxConnections = ([0-9]+)`},
+	{"page-requests", "daemon/web/web.go", `maxRequests    = ([0-9]+)`},
+	{"page-headers", "daemon/web/web.go", `maxHeaderBytes = ([0-9]+ << [0-9]+)`},
+	{"page-questions", "daemon/web/web.go", `maxQueryBytes  = ([0-9]+ << [0-9]+)`},
+	{"page-seconds", "daemon/web/web.go", `pageTimeout = ([0-9]+) \* time.Second`},
+	{"page-report-seconds", "daemon/web/web.go", `sumTimeout  = ([0-9]+) \* time.Second`},
 }
 
-var figure = regexp.MustCompile(`([0-9][0-9.,]*)[^0-9<]{0,12}<!--([a-z-]+)-->`)
+var figure = regexp.MustCompile(`([0-9][0-9.,]*)([^0-9<]{0,20})<!--([a-z-]+)-->`)
+
+// inUnits is a size in code as a page says it: "64 << 20" is "64" and "MiB". Other figures have no unit that is known.
+func inUnits(source string) (number, unit string) {
+	number, shift, shifted := strings.Cut(source, " << ")
+	if !shifted {
+		return source, ""
+	}
+	return number, map[string]string{"10": "KiB", "20": "MiB", "30": "GiB"}[shift]
+}
 
 // rounded is whether a figure says the same as its source, with as many digits as it has or fewer.
 func rounded(said, source string) bool {
@@ -46,18 +83,28 @@ func TestPagesAgreeOnFigures(t *testing.T) {
 	used := map[string]bool{}
 	for _, page := range sourceFiles(t, ".md") {
 		for _, m := range figure.FindAllStringSubmatch(string(read(t, page)), -1) {
-			switch from, known := source[m[2]]; {
+			from, known := source[m[3]]
+			number, unit := inUnits(from)
+			switch {
 			case !known:
-				t.Errorf("%s: there is no figure %s", page, m[2])
-			case !rounded(m[1], from):
-				t.Errorf("%s: %s is %s, and %s at its source", page, m[2], m[1], from)
+				t.Errorf("%s: there is no figure %s", page, m[3])
+			case !rounded(m[1], number) || !strings.HasPrefix(strings.TrimSpace(m[2]), unit):
+				t.Errorf("%s: %s is %s%s, and %s at its source", page, m[3], m[1], m[2], from)
 			}
-			used[m[2]] = true
+			used[m[3]] = true
 		}
 	}
 	for name := range source {
 		if !used[name] {
 			t.Errorf("no page repeats %s", name)
+		}
+	}
+}
+
+func TestInUnits(t *testing.T) {
+	for source, want := range map[string]string{"64 << 20": "64 MiB", "2 << 30": "2 GiB", "256 << 10": "256 KiB", "0.62": "0.62 ", "1 << 5": "1 "} {
+		if number, unit := inUnits(source); number+" "+unit != want {
+			t.Errorf("%s: %s %s, want %s", source, number, unit, want)
 		}
 	}
 }
