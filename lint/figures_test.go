@@ -39,7 +39,7 @@ var figures = []struct{ name, page, at string }{
 	{"output-tail", "estimator/probe/probe.go", `keptOutputBytes = ([0-9]+ << [0-9]+)`},
 	{"reader-memory", "daemon/reader/child.go", `limitMemoryBytes = ([0-9]+ << [0-9]+)`},
 	{"reader-seconds", "daemon/reader/child.go", `limitCPUSeconds  = ([0-9]+)`},
-	{"sandbox-changes", "estimator/probe/sandbox/sandbox.go", `DefaultScratchBytes = int64\(([0-9]+)\) << 30`},
+	{"sandbox-changes", "estimator/probe/sandbox/sandbox.go", `DefaultScratchBytes = int64\(([0-9]+\) << [0-9]+)`},
 	{"file-whole", "estimator/probe/inputs/inputs.go", `wholeBytes = ([0-9]+ << [0-9]+)`},
 	{"output-searched", "daemon/epilog/node.go", `scanBytes = ([0-9]+ << [0-9]+)`},
 	{"page-connections", "daemon/web/web.go", `maxConnections = ([0-9]+)`},
@@ -54,7 +54,7 @@ var figure = regexp.MustCompile(`([0-9][0-9.,]*)([^0-9<]{0,20})<!--([a-z-]+)-->`
 
 // inUnits is a size in code as a page says it: "64 << 20" is "64" and "MiB". Other figures have no unit that is known.
 func inUnits(source string) (number, unit string) {
-	number, shift, shifted := strings.Cut(source, " << ")
+	number, shift, shifted := strings.Cut(strings.Replace(source, ")", "", 1), " << ")
 	if !shifted {
 		return source, ""
 	}
@@ -102,7 +102,7 @@ func TestPagesAgreeOnFigures(t *testing.T) {
 }
 
 func TestInUnits(t *testing.T) {
-	for source, want := range map[string]string{"64 << 20": "64 MiB", "2 << 30": "2 GiB", "256 << 10": "256 KiB", "0.62": "0.62 ", "1 << 5": "1 "} {
+	for source, want := range map[string]string{"64 << 20": "64 MiB", "2 << 30": "2 GiB", "256 << 10": "256 KiB", "2) << 30": "2 GiB", "0.62": "0.62 ", "1 << 5": "1 "} {
 		if number, unit := inUnits(source); number+" "+unit != want {
 			t.Errorf("%s: %s %s, want %s", source, number, unit, want)
 		}
