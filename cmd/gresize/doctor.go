@@ -21,7 +21,7 @@ func newDoctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check an installation end to end, and name the next step",
-		Long: `Goes the way of a job through an installation, on the controller and as root: the
+		Long: `Follows a job through an installation, on the controller and as root: the
 configuration, the plugin, slurmctld, gresized and its submit socket, gresize-launch,
 the partition of the probes, munge, a probe of a small program on a node (as --user,
 with --python), the decision log and the page. Nothing is changed; the probe is an

@@ -72,7 +72,7 @@ prints what there is. docs/eval.md describes both files and every figure.`,
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` rows of those; the rows that constants are taken from come on top")
 	flags.IntVar(&f.workers, "workers", 1, "runs at once, 1 or 2")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Minute, "time that one run may take")
-	flags.StringVar(&f.again, "again", "", "make answers that are there once more: `WHICH` is unknown (the default) or all")
+	flags.StringVar(&f.again, "again", "", "answer again the rows that have an answer: `WHICH` is unknown (the default) or all")
 	flags.Lookup("again").NoOptDefVal = againUnknown
 	flags.BoolVar(&f.noSandbox, "no-sandbox", false, "run the scripts as they are")
 	flags.BoolVar(&f.printOnly, "print", false, "make no answers")
@@ -92,7 +92,7 @@ func (f *evalFlags) eval(cmd *cobra.Command, path string) error {
 		return usageError(fmt.Errorf("eval: --again=%.40q: write --again for answers that are unknown, or --again=%s", f.again, againAll))
 	}
 	if f.again != "" && f.printOnly {
-		return usageError(errors.New("eval: --print makes no answers, and --again makes some once more: take one of them"))
+		return usageError(errors.New("eval: --print makes no answers, and --again makes some again: give one of them"))
 	}
 	methods, err := f.methods()
 	if err != nil {

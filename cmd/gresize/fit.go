@@ -63,9 +63,9 @@ EXIT STATUS
 	f.IntVar(&flags.from, "from", 0, "first batch size to try (default: the command's own, or 8)")
 	f.IntVar(&flags.step, "step", 1, "batch sizes are multiples of this")
 	f.IntVar(&flags.most, "most", 1<<20, "largest batch size to try")
-	f.BoolVar(&flags.acceptLow, "accept-low", false, "take an answer of low confidence for one")
-	f.BoolVar(&flags.exact, "exact", false, "go on to the last size, however little the sizes differ")
-	f.DurationVar(&flags.within, "within", 10*time.Minute, "time for all runs together; the one that has begun ends")
+	f.BoolVar(&flags.acceptLow, "accept-low", false, "accept an answer of low confidence")
+	f.BoolVar(&flags.exact, "exact", false, "continue to the last size, however little the sizes differ")
+	f.DurationVar(&flags.within, "within", 10*time.Minute, "time for all runs together; a run that has begun is finished")
 	f.SetInterspersed(false)
 	return cmd
 }

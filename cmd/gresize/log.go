@@ -30,7 +30,7 @@ type logPath struct{ db, config string }
 
 func (p *logPath) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.db, "db", "", "read the decision log at `FILE` instead of the configured one")
-	cmd.Flags().StringVar(&p.config, "config", "/etc/gresize/gresize.toml", "take the place of the decision log from this configuration `FILE`")
+	cmd.Flags().StringVar(&p.config, "config", "/etc/gresize/gresize.toml", "read where the decision log is from this configuration `FILE`")
 }
 
 func (p *logPath) open(cmd *cobra.Command) (*decisionlog.Log, error) {

@@ -24,7 +24,7 @@ func (f *jobFilter) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.User, "user", "u", "", "only jobs of `USER`, a name or a number")
 	cmd.Flags().StringVarP(&f.partition, "partition", "p", "", "only jobs that were submitted to `PARTITION`; \"\" for those that named none")
 	cmd.Flags().StringVar(&f.Verdict, "verdict", "", "only jobs with this `VERDICT`: rewrite, keep or leave-alone; oom: those that died of GPU memory")
-	cmd.Flags().StringVar(&f.State, "state", "", "only jobs in this `STATE` (docs/decisionlog.md), or open: those that gresized still looks after")
+	cmd.Flags().StringVar(&f.State, "state", "", "only jobs in this `STATE` (docs/decisionlog.md), or open: those that gresized still tracks")
 	cmd.Flags().StringVarP(&f.Since, "since", "S", "", "only jobs submitted at `TIME` or later: 2026-11-28, 2026-11-28T14:30, or 36h, 7d for so long ago")
 	cmd.Flags().StringVarP(&f.Until, "until", "E", "", "only jobs submitted before `TIME`, written like --since")
 }

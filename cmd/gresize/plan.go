@@ -51,9 +51,10 @@ more. FILE is a trace bundle, a PyTorch memory snapshot, a recorded allocator
 trace, or a table of blocks (id,lower,upper,size) as MiniMalloc's problems are.
 
 Sizes are those of the allocator; the CUDA context and libraries come on top.
-When blocks are read and how long kernels take says a bundle of gresize estimate
---utilization --bundle FILE; else both are assumed: see docs/plan.md. --step-time
-gives the true length of one training step. What is best when --time-limit ends is the answer.
+A bundle of gresize estimate --utilization --bundle FILE says when blocks are read
+and how long kernels take; otherwise both are assumed: see docs/plan.md. --step-time
+gives the true length of one training step. The answer is the best plan that was
+found within --time-limit.
 
 EXIT STATUS
   0  done; with --target: a plan was found
@@ -81,7 +82,7 @@ EXIT STATUS
 	f.StringVar(&flags.torchVersion, "torch-version", "", "PyTorch release, where the file does not name it")
 	f.IntVar(&flags.rank, "rank", 0, "rank of a bundle, or device of a snapshot")
 	f.Int64Var(&flags.nodes, "effort", layout.DefaultMaxNodes, "nodes that the search for a lower layout may visit")
-	f.DurationVar(&flags.timeLimit, "time-limit", defaultPlanTime, "take the best that was found by then")
+	f.DurationVar(&flags.timeLimit, "time-limit", defaultPlanTime, "take the best plan found by then")
 	f.BoolVar(&flags.json, "json", false, "print the comparison as JSON")
 	return cmd
 }

@@ -15,7 +15,7 @@ const schemaProbeCheck = "gresize.probe-check/1"
 func newProbeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "probe",
-		Short: "Look at what probes meet on this machine",
+		Short: "Check what probes meet on this machine",
 		Args:  noArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -141,7 +141,7 @@ as not known. Jobs that were never estimated stay as they are.`,
 	path.addFlags(cmd)
 	filter.addFlags(cmd)
 	cmd.Flags().StringVar(&with, "with", "", "decide with the configuration in `FILE`")
-	cmd.Flags().StringVar(&slurm, "slurm-version", assumedSlurm, "take jobs of which the log does not know it for jobs of this `RELEASE` of Slurm")
+	cmd.Flags().StringVar(&slurm, "slurm-version", assumedSlurm, "where the log does not know the release of a job's Slurm, take this `RELEASE` of Slurm")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&asCSV, "csv", false, "print every job that would be decided differently as CSV")
 	cmd.Flags().IntVarP(&limit, "limit", "n", 20, "list at most `N` of the jobs that would be decided differently")

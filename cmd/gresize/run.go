@@ -42,11 +42,11 @@ backward pass goes to host memory and comes back in time. First the command is r
 for some steps on a virtual GPU, a plan is made from what was seen, and it is run
 there again with the plan, on a card of SIZE. Only where that works is the command
 itself started, with the plan. --only-plan stops before that; -o keeps the plan, and
---plan runs with one that was kept, without looking again.
+--plan runs with one that was kept, without measuring again.
 
 A kept plan of another program, batch size, PyTorch or card is refused before the first
 step. A later iteration that is not one of the plan's stays on the card as if there
-were no plan. Values are never others: docs/run.md says what is moved
+were no plan. Values never change: docs/run.md says what is moved
 and what is not.
 
 EXIT STATUS
