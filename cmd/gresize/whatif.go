@@ -135,6 +135,9 @@ func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, pro
 		if err != nil {
 			return err
 		}
+		if v := result.Bundle.Manifest.Versions; rows[i].setConf && v.JAX != "" && v.Torch == "" {
+			return usageError(fmt.Errorf("--what-if %s: JAX does not read PYTORCH_CUDA_ALLOC_CONF; what its allocator goes by is set in the environment, XLA_PYTHON_CLIENT_MEM_FRACTION=.95 gresize estimate …", rows[i].text))
+		}
 		base.conclude(&result, o)
 		table.Rows = append(table.Rows, whatIfRow{rows[i].text, newReading(&result, o.GPU)})
 		if err := cmd.Context().Err(); err != nil {

@@ -9,6 +9,9 @@ import (
 	"regexp"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gresize/gresize/estimator/probe/sandbox"
+	"github.com/gresize/gresize/estimator/trace"
 )
 
 // Limits on what is taken over from a report directory, which a user's processes wrote.
@@ -53,6 +56,27 @@ func collect(from, to string) error {
 		}
 	}
 	return nil
+}
+
+// compiledName is a program that XLA has compiled, see estimator/vgpu/native/pjrt_compiled.c.
+var compiledName = regexp.MustCompile(`^compiled-[0-9a-f]{16}\.bin$`)
+
+// compiled are the programs that XLA compiled in a run whose reports were collected, for the next run of the same command.
+func compiled(reports string) []sandbox.File {
+	entries, err := os.ReadDir(reports)
+	if err != nil {
+		return nil
+	}
+	var files []sandbox.File
+	for _, e := range entries {
+		if !compiledName.MatchString(e.Name()) {
+			continue
+		}
+		if data, err := trace.ReadRegular(filepath.Join(reports, e.Name()), maxReportFileBytes); err == nil && len(data) > 0 {
+			files = append(files, sandbox.File{Name: e.Name(), Data: data, Mode: 0o444})
+		}
+	}
+	return files
 }
 
 // full says whether a directory has no room for another report.

@@ -208,6 +208,8 @@ type run struct {
 	ranFor  time.Duration
 	// values is the side of the answers that only a kernel could give.
 	values string
+	// compiled is what XLA compiled in an earlier run.
+	compiled []sandbox.File
 	// cancelled says that the caller ended the run, not its budget.
 	cancelled bool
 	// reportsFull says that the place for reports had no room left.
@@ -291,6 +293,7 @@ func (r *run) commandAndFiles(filesDir string) ([]string, []sandbox.File, error)
 	if len(r.options.Plan) > 0 {
 		files = append(files, sandbox.File{Name: planName, Data: r.options.Plan, Mode: 0o644})
 	}
+	files = append(files, r.compiled...)
 	argv := slices.Clone(r.options.Command)
 	if len(r.options.Script) > 0 {
 		files = append(files, sandbox.File{Name: "script", Data: r.options.Script, Mode: 0o755})
@@ -312,9 +315,13 @@ func (r *run) environment(filesDir, reportDir, shimDir string) ([]string, error)
 	env := slices.DeleteFunc(slices.Clone(r.options.Env), func(kv string) bool {
 		return slices.ContainsFunc(ownVariables, func(prefix string) bool { return strings.HasPrefix(kv, prefix) })
 	})
+	compiledDir := ""
+	if len(r.compiled) > 0 {
+		compiledDir = filesDir
+	}
 	add, err := r.options.Engine.Environment(EngineOptions{
 		LibDir: r.options.LibDir, ProfilePath: filesDir + "/" + profileName, ReportDir: reportDir, Devices: r.options.Devices,
-		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Quick: r.options.Quick, Followed: r.options.Followed, Seconds: r.options.Budget.Seconds(), Values: r.values, RecordEvents: true,
+		CapacityBytes: r.options.CapacityBytes, MostRanks: ranksHere(), Steps: r.options.Steps, Quick: r.options.Quick, Followed: r.options.Followed, Seconds: r.options.Budget.Seconds(), Values: r.values, CompiledDir: compiledDir, RecordEvents: true,
 		Recording: r.options.Recording,
 	}, env)
 	if err != nil {

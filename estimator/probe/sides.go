@@ -69,7 +69,7 @@ func (r *run) side(ctx context.Context, values string, begin time.Time) (*Result
 		return nil, fmt.Errorf("probe: private directory: %w", err)
 	}
 	defer dir.Remove()
-	other := &run{options: r.options, private: dir.Path, values: values}
+	other := &run{options: r.options, private: dir.Path, values: values, compiled: compiled(r.reportDir())}
 	other.options.Budget = left
 	if err := other.execute(ctx); err != nil {
 		return nil, nil

@@ -69,7 +69,7 @@ type JAX struct {
 	Node      int  `json:"node"`
 	// Cards are the numbers on the node of the cards that the program sees, where it was given some of them.
 	Cards []int `json:"cards"`
-	// CompileSeconds is how long XLA compiled, ImportSeconds how long the import of jax took: what the program needs of itself.
+	// CompileSeconds is how long XLA compiled, ImportSeconds how long the import of jax took, of the processor: what the program needs of itself.
 	CompileSeconds float64 `json:"compile_seconds"`
 	ImportSeconds  float64 `json:"import_seconds"`
 	// Interface is the minor version of PJRT's interface; -1 where the native layer does not know it.
@@ -154,7 +154,7 @@ type Pool struct {
 	Preallocates bool   `json:"preallocates"`
 	Interface    int    `json:"interface"`
 	Processes    int    `json:"processes,omitempty"`
-	// CompileSeconds is how long XLA compiled, ImportSeconds how long the import of jax took.
+	// CompileSeconds is how long XLA compiled, ImportSeconds how long the import of jax took, of the processor.
 	CompileSeconds float64 `json:"compile_seconds,omitempty"`
 	ImportSeconds  float64 `json:"import_seconds,omitempty"`
 	// Beside says that PyTorch had memory of the same card.

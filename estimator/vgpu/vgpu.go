@@ -44,6 +44,8 @@ type Options struct {
 	Followed bool
 	// Values is the policy by which questions are answered that only a kernel could answer; empty means PolicyLow.
 	Values string
+	// CompiledDir holds what XLA compiled in an earlier run of the command; empty means nothing.
+	CompiledDir string
 	// WithoutPython leaves the Python layer out: a job on a virtual card then runs to its own end.
 	WithoutPython bool
 	// RecordEvents has each process record the events of PyTorch's allocator.
@@ -96,6 +98,9 @@ func Environment(o Options, base []string) ([]string, error) {
 	}
 	if o.Values != "" {
 		env = append(env, "GRESIZE_VGPU_VALUES="+o.Values)
+	}
+	if o.CompiledDir != "" {
+		env = append(env, "GRESIZE_VGPU_COMPILED="+o.CompiledDir)
 	}
 	if o.RecordEvents {
 		env = append(env, "GRESIZE_PROBE_EVENTS=1")

@@ -6,13 +6,15 @@
 #define _GNU_SOURCE
 #include "state.h"
 #include "pjrt_arrays.h"
+#include "pjrt_compiled.h"
 
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum {
@@ -29,9 +31,11 @@ enum {
 	EXECUTABLE_DESTROY = 40,
 	EXECUTABLE_NAME = 41,
 	EXECUTABLE_OUTPUTS = 44,
+	EXECUTABLE_SERIALIZE = 49,
 	LOADED_DESTROY = 50,
 	LOADED_GET_EXECUTABLE = 51,
 	LOADED_EXECUTE = 55,
+	DESERIALIZE = 56,
 	BUFFER_DESTROY = 58,
 	BUFFER_BYTES = 64,
 	BUFFER_DEVICE = 65,
@@ -107,6 +111,36 @@ struct memory_arguments {
 	void *extensions, *executable;
 	int64_t code, argument, output, alias, temporary, rest[27];
 }; /* room for what newer releases add */
+struct program {
+	size_t struct_size;
+	void *extensions;
+	const char *code;
+	size_t code_size;
+};
+struct compile_arguments {
+	size_t struct_size;
+	void *extensions, *client;
+	const struct program *program;
+	const char *options;
+	size_t options_size;
+	void *loaded;
+};
+struct serialize_arguments {
+	size_t struct_size;
+	void *extensions, *executable;
+	const char *bytes;
+	size_t size;
+	void *owner;
+	void (*release)(void *owner);
+};
+struct deserialize_arguments {
+	size_t struct_size;
+	void *extensions, *client;
+	const char *bytes;
+	size_t size;
+	void *loaded, *options;
+	size_t options_size;
+};
 struct copy_arguments {
 	size_t struct_size;
 	void *extensions, *buffer, *layout, *to;
@@ -128,6 +162,7 @@ static function *execute, *to_host, *destroy, *compile, *from_host, *buffer_dest
 static void *card; /* the first that has an array: its arrays are recorded */
 static struct computation computations[MAX_COMPUTATIONS];
 static unsigned computation_count;
+static char plugin_path[MAX_PATH];
 static uint64_t small_reads, large_reads, executions, compile_nanos;
 
 static bool has(unsigned at)
@@ -310,20 +345,79 @@ static void *execute_here(void *arguments)
 	return error;
 }
 
-static uint64_t now_nanos(void)
+/* The processor's time of this process and of those that it has started and waited for, ptxas among them. */
+static uint64_t processor_nanos(void)
 {
-	struct timespec t;
+	struct rusage used[2];
+	uint64_t nanos = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	if (getrusage(RUSAGE_SELF, &used[0]) || getrusage(RUSAGE_CHILDREN, &used[1]))
+		return 0;
+	for (int i = 0; i < 2; i++)
+		nanos += ((uint64_t)used[i].ru_utime.tv_sec + (uint64_t)used[i].ru_stime.tv_sec) * 1000000000u + ((uint64_t)used[i].ru_utime.tv_usec + (uint64_t)used[i].ru_stime.tv_usec) * 1000u;
+	return nanos;
+}
+
+/* What took less is compiled again sooner than found. */
+static const uint64_t worth_keeping_nanos = 20000000;
+
+static void keep(const struct gv_source *source, void *loaded)
+{
+	struct executable_arguments get = {sizeof get, NULL, loaded, NULL};
+	struct serialize_arguments written = {.struct_size = sizeof written};
+
+	if (!succeeds(LOADED_GET_EXECUTABLE, &get))
+		return;
+	written.executable = get.executable;
+	if (succeeds(EXECUTABLE_SERIALIZE, &written)) {
+		gv_compiled_keep(source, written.bytes, written.size);
+		if (written.release)
+			written.release(written.owner);
+	}
+	succeeds(EXECUTABLE_DESTROY, &(struct destroy_arguments){sizeof(struct destroy_arguments), NULL, get.executable});
+}
+
+/* A program that calls Python has the address of what it calls, which is another one in another process. */
+static bool calls_python(const struct program *program)
+{
+	static const char word[] = "callback";
+
+	return memmem(program->code, program->code_size, word, sizeof word - 1) != NULL;
 }
 
 static void *compile_here(void *arguments)
 {
-	uint64_t began = now_nanos();
-	void *error = compile(arguments);
+	struct compile_arguments *c = arguments;
+	const char *flags = getenv("XLA_FLAGS");
+	uint64_t options[2];
+	struct gv_source source = {{
+		{c->program->code, c->program->code_size},
+		{options, sizeof options},
+		{flags, flags ? strlen(flags) : 0},
+		{plugin_path, strlen(plugin_path)},
+	}};
+	bool keeps = !calls_python(c->program);
+	struct deserialize_arguments found = {.struct_size = sizeof found, .client = c->client};
+	void *bytes, *error;
+	uint64_t took;
 
-	__atomic_add_fetch(&compile_nanos, now_nanos() - began, __ATOMIC_RELAXED);
+	gv_compiled_options(c->options, c->options_size, options);
+	bytes = keeps ? gv_compiled_kept(&source, &found.size) : NULL;
+	if (bytes) {
+		found.bytes = bytes;
+		bool loads = succeeds(DESERIALIZE, &found);
+		free(bytes);
+		if (loads) {
+			c->loaded = found.loaded;
+			return NULL;
+		}
+	}
+	took = processor_nanos();
+	error = compile(arguments);
+	took = processor_nanos() - took;
+	__atomic_add_fetch(&compile_nanos, took, __ATOMIC_RELAXED);
+	if (!error && keeps && took >= worth_keeping_nanos)
+		keep(&source, c->loaded);
 	return error;
 }
 
@@ -381,6 +475,7 @@ void gv_pjrt_watch(void)
 		from_host = api->functions[BUFFER_FROM_HOST];
 		buffer_destroy = api->functions[BUFFER_DESTROY];
 		buffer_delete = api->functions[BUFFER_DELETE];
+		memcpy(plugin_path, path, sizeof path);
 		table = api;
 		api->functions[CLIENT_COMPILE] = compile_here;
 		api->functions[BUFFER_FROM_HOST] = from_host_here;
@@ -409,7 +504,7 @@ GV_EXPORT unsigned gresize_pjrt_computations(struct computation *to, unsigned ro
 
 /*
  * gresize_pjrt_counts: executions of all, reads of single values and of arrays, the minor version of the interface (minus one where it is none that is
- * known), and the nanoseconds for which XLA compiled.
+ * known), and the nanoseconds of the processor for which XLA compiled.
  */
 GV_EXPORT void gresize_pjrt_counts(int64_t to[5])
 {

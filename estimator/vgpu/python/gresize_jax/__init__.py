@@ -16,9 +16,9 @@ def _import_jax(load):
     from . import watch
 
     guard.quietly(watch.prepare)
-    begin = time.monotonic()
+    begin = time.process_time()
     load()
-    guard.quietly(watch.start, time.monotonic() - begin)
+    guard.quietly(watch.start, time.process_time() - begin)
 
 
 def _saw_tensorflow(_):

@@ -58,7 +58,7 @@ def steps(found: list[Computation]) -> int:
 
 
 class Counts:
-    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen; how long XLA compiled."""
+    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen; how long of the processor XLA compiled."""
 
     def __init__(self) -> None:
         layer = native.library()

@@ -127,7 +127,7 @@ def _hook_visible():
 
 
 def start(import_seconds: float) -> None:
-    """Called once jax has been imported, and how long that took."""
+    """Called once jax has been imported, and how long that took the processor."""
     import atexit
 
     watch = Watch(import_seconds)

@@ -4,6 +4,16 @@ import subprocess
 import sys
 
 
+def compare(rank, differ):
+    import jax
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    jax.distributed.initialize(sys.argv[2], 2, rank)
+    print("told", multihost_utils.broadcast_one_to_all(np.full(2, 7 * (1 - rank), np.int32)), flush=True)
+    multihost_utils.assert_equal(np.arange(4 + 2) + rank * differ, "sizes")
+
+
 def train(rank):
     import jax
     import jax.numpy as jnp
@@ -20,7 +30,9 @@ def train(rank):
     w.block_until_ready()
 
 
-if len(sys.argv) > 1:
+if len(sys.argv) > 3:
+    compare(int(sys.argv[1]), sys.argv[3] == "other")
+elif len(sys.argv) > 2:
     train(int(sys.argv[1]))
 else:
     import socket
@@ -28,5 +40,5 @@ else:
     with socket.socket() as s:
         s.bind(("localhost", 0))
         address = "localhost:%d" % s.getsockname()[1]
-    ranks = [subprocess.Popen([sys.executable, __file__, str(rank), address], env=dict(os.environ, CUDA_VISIBLE_DEVICES=str(rank))) for rank in range(2)]
+    ranks = [subprocess.Popen([sys.executable, __file__, str(rank), address] + sys.argv[1:], env=dict(os.environ, CUDA_VISIBLE_DEVICES=str(rank))) for rank in range(2)]
     sys.exit(max(abs(r.wait()) for r in ranks))
