@@ -427,7 +427,7 @@ jax.distributed.initialize("localhost:" + os.environ["TEST_PORT"], 8, 0)
 mesh = Mesh(np.array(jax.devices()), ("data",))
 step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
 x = jax.make_array_from_callback((8 * 1024, 1024), NamedSharding(mesh, PartitionSpec("data")), lambda i: np.ones((1024, 1024), np.float32))
-w = jax.device_put(np.ones((1024, 1024), np.float32), NamedSharding(mesh, PartitionSpec()))
+w = jax.make_array_from_callback((1024, 1024), NamedSharding(mesh, PartitionSpec()), lambda i: np.ones((1024, 1024), np.float32))
 for _ in range(8):
     w = step(w, x)
 w.block_until_ready()
@@ -448,7 +448,7 @@ print("process", jax.process_index(), "of", jax.process_count())
 				t.Fatalf("%+v\n%s", o.reports, o.output)
 			}
 			// The old and the new weights, an eighth of the batch, and what a step keeps.
-			if needed := o.ranks[0].Pool.NeededBytes; needed < 12*mib || needed > 24*mib {
+			if needed := o.ranks[0].Pool.NeededBytes; needed < 12*mib || needed > 20*mib {
 				t.Errorf("needed %d", needed)
 			}
 			if e := o.estimate(t, trace.Completed); e.Confidence != estimator.Low || !e.HasReason(estimator.CodeRanksNotRun) {
