@@ -22,7 +22,7 @@ func TestOrdinaryPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What each batch of these differs in is said, or they go by values; the figure is not held to anything.
-	low := []string{"curriculum_of_lengths", "progressive_resizing", "stream_of_an_epoch", "adam_then_lbfgs", "replay_on_the_card", "early_stopping", "buckets", "stream_grows", "stream_counts"}
+	low := []string{"curriculum_of_lengths", "progressive_resizing", "stream_of_an_epoch", "adam_then_lbfgs", "replay_on_the_card", "early_stopping", "buckets", "stream_grows", "stream_counts", "stream_of_workers"}
 	for names := range slices.Chunk(strings.Fields(string(listed)), 3) { // an interpreter has five minutes
 		ends := runEach(t, "2.6.0", "testdata/ordinary.py", names, "GRESIZE_PROBE_STEPS=1000000")
 		outcomes := runEach(t, "2.6.0", "testdata/ordinary.py", names, inTimeLapse)

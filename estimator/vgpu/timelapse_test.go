@@ -49,6 +49,14 @@ func TestTimeLapse(t *testing.T) {
 	}
 }
 
+// TestAStreamThatTakesTime: where there was no time to come to a stream's later items, no answer rests on the first ones.
+func TestAStreamThatTakesTime(t *testing.T) {
+	o := runPython(t, "2.6.0", 1, []string{"testdata/lapse.py", "slow_stream"}, inTimeLapse)
+	if e := o.estimate(t, trace.Stopped); o.failed || e.Confidence != estimator.Low || !strings.Contains(reasonsText(e), "a stream of Slow was not read on") {
+		t.Errorf("failed %v, confidence %s, %q\n%s", o.failed, e.Confidence, reasonsText(e), o.output)
+	}
+}
+
 func reasonsText(e estimator.Estimate) string {
 	var said []string
 	for _, r := range e.Reasons {

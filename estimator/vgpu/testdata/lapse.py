@@ -132,6 +132,23 @@ def loaders_of_its_own():
                 net(x.cuda())
 
 
+class Slow(torch.utils.data.IterableDataset):
+    """Rows that get longer, and take long to be read."""
+
+    def __iter__(self):
+        for i in range(2000):
+            time.sleep(0.1)
+            yield torch.zeros(64 if i < 1500 else 4096, 64)
+
+
+def slow_stream():
+    net = network(64)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    for x in torch.utils.data.DataLoader(Slow(), 2):
+        net(x.cuda()).sum().backward()
+        optimizer.step()
+
+
 def slow_at_last():
     """Nothing comes for a long time."""
     net = network(64)

@@ -96,6 +96,10 @@ class Loops:
             if asked:
                 self.counters.feed(iterator, until)
 
+    def stream_goes_on(self) -> bool:
+        """Whether the stream that is read has turns before it that differ, or its last one."""
+        return any(notes.of_stream and notes.turn + 1 < len(notes.span) for notes in self.going) or self.counters.stream_goes_on()
+
     def leaves(self) -> tuple[float, int]:
         """(bytes, times): what each turn leaves that was not run, of the loop of which that is the most."""
         found = [(left.bytes(), count) for left, count in self.leaving] or [(self.steps_leave.bytes(), program_counters.UNTOLD_STEPS)]
@@ -149,6 +153,7 @@ class Loops:
         share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
         begin, seconds = time.process_time(), self.lapse.left_seconds()
         until, run, outer = begin + min(share * seconds, MOST_SECONDS), 0, False
+        notes.of_stream = self.within is not None
         if self.within is not None:
             until = min(until, begin + OF_A_STREAM * (self.within[0] - begin))
         left = kept_by_turns.Leaves(self.held)

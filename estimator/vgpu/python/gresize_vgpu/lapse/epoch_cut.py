@@ -80,6 +80,7 @@ class Phases:
         self.loaders = 0  # data sets that were read in time-lapse
         self.saved = 0  # bytes of checkpoints, in time-lapse
         self.left_out = False  # a loader was ended before its time
+        self.streams: dict[int, str] = {}  # data set -> in words, that it was ended so
 
     def hook(self, torch: Torch) -> None:
         self._hook_save(torch)
@@ -140,6 +141,9 @@ class Phases:
         self.loops.stream(iterator, iterator.__dict__.get("_gresize_until"), True)
         try:
             return worker_streams.next_batch(iterator) if "_gresize_worker" in iterator.__dict__ else original(iterator)
+        except StopIteration:
+            self.streams.pop(id(iterator._dataset), None)
+            raise
         finally:
             self.loops.stream(iterator, None, False)
             if known is not None and known.reads > 1:
@@ -204,6 +208,8 @@ class Phases:
             if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
                 return False
             self.left_out = self.left_out or given != length
+            if worker_streams.is_read_here(iterator) and self.loops.stream_goes_on():
+                self.streams[id(iterator._dataset)] = "a stream of %s was not read on to where its items may differ" % type(iterator._dataset).__name__
             self.settle(held["_gresize_known"], 1)
         self.turned = True
         iterator._gresize_left = given

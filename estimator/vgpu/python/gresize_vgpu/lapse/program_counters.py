@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import dis
 import inspect
 import operator
 import sys
@@ -98,6 +99,17 @@ class Counters:
         generator = getattr(getattr(iterator, "_dataset_fetcher", None), "dataset_iter", None)
         if until is not None and inspect.isgenerator(generator) and own_files.is_users(generator.gi_code.co_filename):
             self.source = generator, until
+
+    def stream_goes_on(self) -> bool:
+        """Whether a test of the stream's own would have another answer further on, or whether that is not known yet."""
+        if self.source is None or self.source[0].gi_frame is None:
+            return False
+        code = self.source[0].gi_code
+        lines = {line for _, line in dis.findlinestarts(code)}
+        return self.notes is None or self.notes.given_up or any(
+            question is not None and question.place[0] == code.co_filename and question.place[1] in lines and not question.came[answer]
+            for _, question, answer in self.notes.landings(self.turn - 1)
+        )
 
     def _know(self, frames):
         first, second = self.samples[:2]

@@ -79,6 +79,7 @@ class Notes:
         self.sizes = {}  # place -> terms of a number that was reckoned there
         self.largest = {}  # place -> (terms, the turn at which that number is largest)
         self.given_up = False  # too much was asked
+        self.of_stream = False  # the loop is one of a stream's, which gives the batches
 
     def due(self) -> set[Place]:
         """(file, line) where numbers are reckoned that are larger at a turn which has not come."""

@@ -108,7 +108,7 @@ def write(watch: Any, reason: str, exception: BaseException | None = None, initi
             "larger_loader_unread": larger,
             "epochs_cut_short": watch.phases.turned,
             "time_lapse": watch.lapse.said(),
-            "changes_ahead": watch.faults + watch.frozen + watch.larger + watch.ahead.doubts,
+            "changes_ahead": watch.faults + watch.frozen + watch.larger + list(watch.phases.streams.values()) + watch.ahead.doubts,
             "not_run": watch.ahead.advice,
             "growth_ahead": watch.phases.keeping + rising,
             "afterwards": watch.afterwards,
