@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 # A list of fewer is gone through soon.
 LEAST_ROWS = 64
-MOST_LISTS, MOST_HELD, MOST_SECONDS = 12, 200, 1.0
+MOST_LISTS, MOST_HELD = 12, 200
+# Of the processor's time; by the clock it may be so many times that on a busy machine.
+MOST_SECONDS, WAITED_FACTOR = 1.0, 5
 MOST_COLUMNS, MOST_SIZES = 8, 512
 # What a program puts before and behind its rows, such as where a text begins and ends.
 MARKS = (0, 1, 2, -1)
@@ -70,7 +72,7 @@ class Rows:
 
     def longer(self) -> str | None:
         """In words, a list that has a row longer than all that came."""
-        until = time.monotonic() + MOST_SECONDS
+        until = time.thread_time() + MOST_SECONDS, time.monotonic() + WAITED_FACTOR * MOST_SECONDS
         for rows in list(self.lists.values()):
             for lengths in _columns(rows, until).values():
                 for sizes in self.came.values():
@@ -86,7 +88,7 @@ def _columns(rows, until):
     if set(map(type, rows)) <= {list, tuple} and all(row and isinstance(row[0], (int, float)) for row in itertools.islice(rows, LEAST_ROWS)):
         return {0: collections.Counter(map(len, rows))}  # there may be millions
     for n, row in enumerate(rows):
-        if n % 1024 == 0 and time.monotonic() > until:
+        if n % 1024 == 0 and (time.thread_time() > until[0] or time.monotonic() > until[1]):
             break
         for name, length in _lengths(row):
             columns[name][length] += 1

@@ -28,7 +28,8 @@ MOST_SECONDS = 1.5
 MOST_STREAMED = 256
 # Of a data set whose samples cost little, more are asked for, evenly.
 MOST_ASKED = 2000
-MOST_MORE_SECONDS = 0.4
+MOST_MORE_SECONDS = 0.4  # of the processor's time
+WAITED_FACTOR = 5  # by the clock it may be so many times that on a busy machine
 GOLDEN = 0.6180339887498949
 # Of a data set that there is no time to ask for all: a size that so many and such a part of those that were asked have, and none exceeds, is where they are cut.
 CUT_COUNT, CUT_SHARE = 8, 0.01
@@ -197,13 +198,14 @@ class Steadiness:
                 known.append(found)
         if self.varies is not None or not known:
             return
-        asking = threading.Thread(target=self._ask, args=(known, time.monotonic() + MOST_SECONDS), name="gresize-samples", daemon=True)
+        most = MOST_SECONDS + WAITED_FACTOR * MOST_MORE_SECONDS
+        asking = threading.Thread(target=self._ask, args=(known, time.monotonic() + most), name="gresize-samples", daemon=True)
         try:
             asking.start()
         except RuntimeError:  # the interpreter is on its way out
-            self._ask(known, time.monotonic() + MOST_SECONDS)
+            self._ask(known, time.monotonic() + most)
             return
-        asking.join(MOST_SECONDS)
+        asking.join(most)
 
     def _ask(self, known, deadline):
         for dataset, collate, collates, kind, samples in known[:MOST_LOADERS]:
@@ -259,9 +261,9 @@ def _items(dataset, kind, deadline):
         source: Any = (dataset[i] for i in itertools.chain(order, (int(count * (GOLDEN * k % 1)) for k in range(1, MOST_ASKED if order else 0))))
     else:
         order, source = [], itertools.islice(iter(dataset), MOST_STREAMED)
-    begin = time.monotonic()
+    begin, soon = time.thread_time(), deadline - WAITED_FACTOR * MOST_MORE_SECONDS  # those of a stream, and the first, have no more by the clock
     for n, item in enumerate(source, 1):
         yield item
-        now = time.monotonic()
-        if now > deadline or kind == 0 and n >= len(order) and now > begin + MOST_MORE_SECONDS:
+        more = kind == 0 and n >= len(order)
+        if time.monotonic() > (deadline if more else soon) or more and time.thread_time() > begin + MOST_MORE_SECONDS:
             return
