@@ -12,7 +12,7 @@ import (
 	"sort"
 )
 
-// Sizes that never change between releases, in bytes.
+// Sizes in bytes that are the same in all known releases: PyTorch's kMinBlockSize, kSmallSize (which Version.IsSmall alone asks for), kSmallBuffer, kMinLargeAlloc and kRoundLarge.
 const (
 	minBlockBytes     = 512
 	smallRequestBytes = 1 << 20

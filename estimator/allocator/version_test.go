@@ -62,13 +62,16 @@ func TestDifferingAreTheEndsOfEachStretch(t *testing.T) {
 	if got := Differing(true); !slices.Equal(got, []Version{Newest, {2, 12}}) {
 		t.Errorf("in a history: %v", got)
 	}
+	if last := Changes[len(Changes)-1].From; !Newest.AtLeast(last.Major, last.Minor) {
+		t.Errorf("the newest release is %v, and %v has a change of its own", Newest, last)
+	}
 	all := Differing(false)
 	if len(all) != len(Changes)+1 || all[0] != Newest || all[len(all)-1] != Oldest {
 		t.Errorf("%v", all)
 	}
 }
 
-// TestIsSmall: the pool, the segment and the rest of a block that is kept follow one rule.
+// TestIsSmall: the pool, the segment and the rest of a block that is kept follow one rule, PyTorch's kSmallSize.
 func TestIsSmall(t *testing.T) {
 	for _, v := range Differing(false) {
 		card, err := NewCard(1<<30, 0)
@@ -80,7 +83,10 @@ func TestIsSmall(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, size := range []uint64{minBlockBytes, 1 << 20, 1<<20 + minBlockBytes, 2 << 20, 2<<20 + minBlockBytes, 10 << 20} {
-			small := v.IsSmall(size)
+			small := size <= 1<<20 // PyTorch's kSmallSize
+			if v.IsSmall(size) != small {
+				t.Errorf("%v: IsSmall(%d) is %v", v, size, !small)
+			}
 			if a.poolFor(size, 0).small != small || (a.segmentSize(size) == smallSegmentBytes) != small || v.CanBeFree(size, false, false) == small {
 				t.Errorf("%v: %d bytes, small %v", v, size, small)
 			}

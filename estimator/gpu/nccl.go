@@ -1,7 +1,5 @@
 package gpu
 
-import "strings"
-
 // What NCCL keeps on a card, from published observations; none of it was measured by ourselves yet. A connection between two GPUs
 // has three buffers (0.5, 4.7 and 4 MiB by default: NCCL_BUFFSIZE and the two of its low-latency protocols), which its allocator rounds
 // to 10 MiB, and there are as many as channels: 24 on an A100 with NVLink, up to 32 for each pair of H100s.
@@ -19,6 +17,8 @@ const (
 	ncclSlowPeerBytes  = 40 * mib
 	// ncclNearPeers: beyond the GPUs of one node buffers are those of the network, shared by all peers.
 	ncclNearPeers = 7
+	// hbmBusBits is the width of one stack of HBM (JEDEC JESD235); GDDR buses have at most 512 bits in all.
+	hbmBusBits = 1024
 )
 
 // NCCLUse is what one process did with NCCL.
@@ -43,12 +43,7 @@ func (p *Profile) NCCLBytes(use NCCLUse) Figure {
 	return Figure{Bytes: min(low, p.Total.Bytes), HighBytes: min(high, p.Total.Bytes), Source: ncclSource}
 }
 
-// hasNVLink says that cards of this model are usually joined by NVLink: those of the data-centre line with HBM.
+// hasNVLink says that cards of this model are usually joined by NVLink: those with HBM, whose bus is wide. Of a slice no process reaches another's.
 func (p *Profile) hasNVLink() bool {
-	for _, name := range []string{"V100", "A100", "H100", "H200", "B100", "B200", "GH200"} {
-		if strings.Contains(p.Name, name) && p.MIG == nil {
-			return true
-		}
-	}
-	return false
+	return p.MIG == nil && p.Attributes[attributeMemoryBusBits] >= hbmBusBits
 }

@@ -13,6 +13,7 @@ func TestNCCLBytes(t *testing.T) {
 		{"a100-80", NCCLUse{Groups: 1}, 688 * mib, 1536 * mib},
 		{"h100", NCCLUse{Groups: 1, Peers: 7}, (688 + 7*447) * mib, (1536 + 7*447) * mib},
 		{"h100", NCCLUse{Groups: 1, Peers: 63}, (688 + 7*447) * mib, (1536 + 7*447) * mib},
+		{"a30", NCCLUse{Pairs: 1}, 544 * mib, 688 * mib},
 		{"l40s", NCCLUse{Groups: 2}, 288 * mib, 2 * 321 * mib},
 	} {
 		p, err := Load(c.id)

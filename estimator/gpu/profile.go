@@ -108,6 +108,7 @@ var requiredAttributes = []int{
 
 const (
 	attributeMultiprocessors = 16
+	attributeMemoryBusBits   = 37
 	attributeCapabilityMajor = 75
 	attributeCapabilityMinor = 76
 )
