@@ -51,7 +51,7 @@ demo: need-go setup-slurm build ## A real three-node Slurm on this machine and f
 	@tools/own-root ./examples/demo/run
 
 .PHONY: tour
-tour: need-go setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin, a card too small: the way of a site, on this machine in some minutes
+tour: need-go setup-slurm build ## Install, shadow, report, enforce, a death, a learnt margin, a card too small: the way of a site, on this machine in a few minutes
 	@tools/setup torch $(DEMO_TORCH)
 	@tools/own-root ./examples/tour/run
 
@@ -117,7 +117,7 @@ chaos: ## A real gresized under faults that one seed makes, judged by a checker 
 CHAOS_SECONDS ?= 60
 
 .PHONY: eval-small
-eval-small: setup build ## Every estimator on fifteen runs that others measured on real GPUs: how wrong each is
+eval-small: setup build ## Every estimator on fifteen runs that others measured on real GPUs, with the error of each
 	@rm -f $(BUILD)/eval-small.csv
 	@NICENESS=0 tools/own-root tools/accuracy/evaluate small --workers 2 --timeout 90s -o $(BUILD)/eval-small.csv
 

@@ -133,7 +133,7 @@ func writeReport(w io.Writer, r report.Report) error {
 	return nil
 }
 
-// writeTruth says how jobs ended and how wrong the estimates were, as far as it is known.
+// writeTruth says how jobs ended and the error of the estimates, as far as it is known.
 func writeTruth(w io.Writer, t decisionlog.Truth) error {
 	fmt.Fprintln(w, "\nHow it went")
 	for _, line := range logview.HowItWent(t) {
