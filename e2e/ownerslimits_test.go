@@ -48,7 +48,7 @@ func TestProbesAndTheirOwnersLimits(t *testing.T) {
 	}
 	accounts := func(t *testing.T, story string) string {
 		t.Helper()
-		out, err := s.Cluster.Run(t.Context(), "root", "squeue", "--noheader", "--states=all", "--name="+story, "--format=%a")
+		out, err := s.Cluster.Run(t.Context(), "root", "squeue", "--noheader", "--states=all", "--name="+story, "--format=%a %q")
 		must(t, err)
 		return strings.TrimSpace(out)
 	}
@@ -80,14 +80,14 @@ func TestProbesAndTheirOwnersLimits(t *testing.T) {
 	}
 
 	// Where the probe is one of the owner's two jobs, a second one is refused while it is there.
-	counted := func(t *testing.T, why string) {
+	counted := func(t *testing.T, why, qos string) {
 		s := s.in(t)
 		waits.Until = why
 		s.answer(waits)
 		id, err := submit(t, why)
 		must(t, err)
-		if account := accounts(t, probeOf(t, id)); account != minicluster.Account {
-			t.Errorf("the probe's account is %q", account)
+		if account := accounts(t, probeOf(t, id)); account != minicluster.Account+" "+qos {
+			t.Errorf("the probe's account and QOS are %q", account)
 		}
 		if second, err := submit(t, why+" again"); err == nil {
 			t.Errorf("job %s was taken: the probe was not counted, and what docs/users.md says of it is wrong", second)
@@ -98,12 +98,12 @@ func TestProbesAndTheirOwnersLimits(t *testing.T) {
 		s.finished(id, time.Minute)
 		s.completed(id, time.Minute)
 	}
-	t.Run("without an account of their own", func(t *testing.T) { counted(t, "plain") })
+	t.Run("without an account of their own", func(t *testing.T) { counted(t, "plain", "normal") })
 	t.Run("with a QOS alone", func(t *testing.T) {
 		manage("add", "qos", probesAccount, "UsageFactor=0")
 		manage("modify", "user", "where", "user="+minicluster.DefaultUser, "set", "qos+="+probesAccount)
 		configure(t, "qos")
-		counted(t, "qos")
+		counted(t, "qos", probesAccount)
 	})
 
 	t.Run("with one", func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestProbesAndTheirOwnersLimits(t *testing.T) {
 			ids = append(ids, id)
 			probe := probeOf(t, id)
 			probes = append(probes, probe)
-			if account := accounts(t, probe); account != probesAccount {
-				t.Errorf("the probe's account is %q", account)
+			if account := accounts(t, probe); account != probesAccount+" normal" {
+				t.Errorf("the probe's account and QOS are %q", account)
 			}
 		}
 		if third, err := submit(t, "five"); err == nil {

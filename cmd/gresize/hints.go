@@ -45,6 +45,9 @@ var hintTable = []hint{
 	{words: regexp.MustCompile(`([^\s:]+): (?:command )?not found|exec: "([^"\n]+)": executable file not found`), way: func(_ *trace.Manifest, found []string) string {
 		return fmt.Sprintf("there is no %s on this machine's PATH: load its module, or activate its environment, before the estimate", found[1]+found[2])
 	}},
+	{words: regexp.MustCompile(`can't open file '([^'\n]+)'`), way: func(_ *trace.Manifest, found []string) string {
+		return fmt.Sprintf("there is no %s: a program is looked for in the folder in which the command runs; start the estimate where the job starts", found[1])
+	}},
 	{words: regexp.MustCompile(`No such file or directory: '([^'\n]+)'`), way: func(_ *trace.Manifest, found []string) string {
 		if filepath.IsAbs(found[1]) {
 			return found[1] + " is not on this machine: run the estimate where it is, such as a node with the same disks as the job's, or name a copy of it"

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -250,8 +251,14 @@ func (r *run) scriptText() []byte {
 	return text
 }
 
-// cause is the exception that a process reported, since a launcher's or a progress bar's words may follow it; else the last words.
+// cause is the exception that a process reported, since a launcher's or a progress bar's words may follow it; else the last words. Where a launcher alone reports one, the program that it
+// started was none of Python, or came to nothing: what was said last before is its.
 func (r *run) cause(reports Reports) string {
+	if vgpu.NamesNoCause(reports.Failure) {
+		if said := saidBefore(r.output.text()); said != "" {
+			return trace.Clip([]byte(said), lastWordsBytes)
+		}
+	}
 	if reports.Failure != "" {
 		return trace.Clip([]byte(reports.Failure), lastWordsBytes)
 	}
@@ -261,6 +268,19 @@ func (r *run) cause(reports Reports) string {
 // lastWords is the exception that ended the last program of Python that showed one, without the lines that may follow it; else the last line that says something.
 func (r *run) lastWords() string {
 	return trace.Clip([]byte(lastWordsOf(r.output.text())), lastWordsBytes)
+}
+
+// logged begins a line of a launcher's log.
+var logged = regexp.MustCompile(`^\[?[IWEF]\d{4} \d\d:\d\d:\d\d`)
+
+// saidBefore is what was said last before the last traceback, without the lines of a log.
+func saidBefore(output string) string {
+	end := strings.LastIndex(output, pythonTraceback)
+	if end < 0 {
+		return ""
+	}
+	lines := slices.DeleteFunc(strings.Split(output[:end], "\n"), logged.MatchString)
+	return lastWordsOf(strings.Join(lines, "\n"))
 }
 
 const pythonTraceback = "Traceback (most recent call last):"

@@ -156,6 +156,20 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+// TestSaidBefore: of a launcher that reports that a program failed, what was said before is the program's.
+func TestSaidBefore(t *testing.T) {
+	const launcher = "W1129 22:20:00.378000 35 torch/distributed/run.py:792] \nE1129 22:20:00.857000 35 torch/x.py:869] failed (exitcode: 2)\nTraceback (most recent call last):\n  File \"torchrun\", line 8\nChildFailedError: \n====\n"
+	for output, want := range map[string]string{
+		"": "", launcher: "",
+		"python: can't open file 'a.py'\n[W1129 22:20:00.759950684 socket.cpp:204] no name\n" + launcher: "python: can't open file 'a.py'",
+		"Traceback (most recent call last):\n  File \"a.py\", line 1\nValueError: no data\n" + launcher:  "ValueError: no data",
+	} {
+		if got := saidBefore(output); got != want {
+			t.Errorf("%q: %q, want %q", output, got, want)
+		}
+	}
+}
+
 func TestCrashShowsTheLastWords(t *testing.T) {
 	r := mustRun(t, options(t, "seq 1 100000; echo 'ValueError: no data' >&2; exit 3"))
 	m := r.Bundle.Manifest

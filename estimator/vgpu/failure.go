@@ -2,6 +2,7 @@ package vgpu
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
@@ -11,6 +12,12 @@ import (
 var launchers = map[string]bool{
 	"ChildFailedError": true, "CalledProcessError": true, "ProcessRaisedException": true, "ProcessExitedException": true,
 	"RendezvousClosedError": true, "SignalException": true, "DistBackendError": true, "DistNetworkError": true, "DistStoreError": true,
+}
+
+// NamesNoCause says of a failure in words, "Type: text", that it is one of a launcher.
+func NamesNoCause(failure string) bool {
+	kind, _, _ := strings.Cut(failure, ":")
+	return launchers[kind]
 }
 
 // firstFailure is the exception that a run failed of: of the programs' own the earliest, as the other ranks fail of the
