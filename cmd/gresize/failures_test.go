@@ -42,11 +42,11 @@ var ordinaryFailures = []ordinaryFailure{
 	{name: "an argument that is not known", program: "import argparse\np = argparse.ArgumentParser(prog='train.py')\np.parse_args()", arguments: []string{"--batch", "8"}, way: "refused its arguments"},
 	{name: "lines of a notebook", program: "get_ipython().system('nvidia-smi')", way: "made of a notebook"},
 	{name: "conda that is not there", script: "set -e\nconda_of_nobody activate train\npython train.py", way: "no conda_of_nobody on this machine's PATH"},
-	{name: "a program that torchrun does not find", program: "from torch.distributed.run import main\nmain(['--standalone', '--nproc-per-node=2', 'missing_of_nobody.py'])", way: "start the estimate where the job starts"},
+	{name: "a program that torchrun does not find", program: "from torch.distributed.run import main\nmain(['--standalone', '--nproc-per-node=2', '/tmp/missing_of_nobody.py'])", way: "start the estimate where the job starts"},
 	{name: "a bug of its own", program: "import torch\ntorch.ones(2, 3) @ torch.ones(2, 3)"},
 }
 
-var ofThisRun = regexp.MustCompile(`/[^ ':]*/TestOrdinaryFailures[^/ ':]*/\d+|/tmp/[^ ':]*`)
+var ofThisRun = regexp.MustCompile(`/[^ ':]*/TestOrdinaryFailures[^/ ':]*/\d+|/tmp/[^ ':]*|/[^ ':]*/bin/python3?`)
 
 // TestOrdinaryFailures runs the scripts, and holds what is answered, the cause in the first line and the way out in the second, to the table of docs/failures.md (-update writes it anew).
 func TestOrdinaryFailures(t *testing.T) {

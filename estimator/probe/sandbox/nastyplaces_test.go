@@ -24,7 +24,7 @@ for path in (bare + "/socket", bare + "/deep/er/socket", bare + "/later/socket",
         s = socket.socket(socket.AF_UNIX, kind); s.settimeout(2)
         try: s.connect(path); print("reached", path)
         except OSError: print("refused")'`, want: []string{strings.Repeat("refused\n", 8)}},
-	{name: "a pipe where no overlay can be", overlay: true, script: `timeout 1 sh -c 'echo evil > "$BARE/fifo"'; timeout 1 sh -c 'echo evil >> "$BARE/deep/er/fifo"'; timeout 1 python3 -c '
+	{name: "a pipe where no overlay can be", overlay: true, script: `timeout 1 sh -c 'echo evil > "$BARE/fifo"'; timeout 1 sh -c 'echo evil >> "$BARE/deep/er/fifo"'; timeout 20 python3 -c '
 import os
 try: f = os.open(os.environ["BARE"] + "/fifo", os.O_RDWR | os.O_NONBLOCK); os.write(f, b"evil"); print("written")
 except OSError: print("refused")'`, want: []string{"refused"}},
