@@ -16,7 +16,7 @@ import (
 	"github.com/gresize/gresize/slurm/minicluster"
 )
 
-// deepProgram keeps 24 tensors of 400 MiB for its backward pass: a little more than a card of 12 GiB holds. With "hungry" it takes four GiB more on the
+// deepProgram keeps 24 tensors of 416 MiB for its backward pass: a little more than a card of 12 GiB holds. With "hungry" it takes four GiB more on the
 // small card than in its probe, with "slow" its copies take long there: a virtual card has no time of its own.
 const deepProgram = `import os
 import sys
@@ -34,7 +34,7 @@ if os.environ.get("SLURMD_NODENAME") == "gpu12":
 torch.manual_seed(0)
 model = nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.Tanh()) for _ in range(24))).cuda()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-batch = torch.randn(204800, 512, device="cuda")
+batch = torch.randn(212992, 512, device="cuda")
 for _ in range(20):
     optimizer.zero_grad()
     model(batch).square().mean().backward()
