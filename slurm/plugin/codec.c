@@ -9,7 +9,11 @@ static const uint8_t magic[4] = {'G', 'R', 'S', 'Z'};
 
 /* ---- writing ---- */
 
-enum field_type { FIELD_NUMBER, FIELD_TEXT, FIELD_LIST };
+enum field_type {
+	FIELD_NUMBER,
+	FIELD_TEXT,
+	FIELD_LIST
+};
 
 struct request_field {
 	uint16_t tag;

@@ -10,9 +10,11 @@ static const struct {
 } rewritable[] = {
 #define REWRITABLE(member) \
 	{offsetof(struct gresize_reply, member), offsetof(job_desc_msg_t, member)}
+	/* clang-format off */
 	REWRITABLE(features),        REWRITABLE(tres_per_job),  REWRITABLE(tres_per_node),
 	REWRITABLE(tres_per_socket), REWRITABLE(tres_per_task), REWRITABLE(cpus_per_tres),
 	REWRITABLE(mem_per_tres),
+/* clang-format on */
 #undef REWRITABLE
 };
 

@@ -13,7 +13,11 @@
 
 #include "../codec.h"
 
-enum type { NUMBER, TEXT, LIST };
+enum type {
+	NUMBER,
+	TEXT,
+	LIST
+};
 
 /* Written apart from codec.c, so that a swap of two members there is seen. */
 static const struct {
@@ -23,6 +27,7 @@ static const struct {
 	const char *name;
 } fields[] = {
 #define F(tag, type, member) {tag, type, offsetof(struct gresize_request, member), #member}
+	/* clang-format off */
 	F(1, NUMBER, slurm_version),    F(2, NUMBER, submit_uid),
 	F(3, NUMBER, user_id),          F(4, NUMBER, group_id),
 	F(5, NUMBER, flags),            F(6, NUMBER, begin_time),
@@ -47,6 +52,7 @@ static const struct {
 	F(65, NUMBER, argv_total),      F(66, TEXT, script),
 	F(67, NUMBER, script_total),    F(68, LIST, environment),
 	F(69, NUMBER, environment_total),
+/* clang-format on */
 #undef F
 };
 

@@ -123,7 +123,14 @@ static void load(const char *path)
 
 /* ---- the job ---- */
 
-enum type { TEXT, U16, U32, U64, TIME, U8 };
+enum type {
+	TEXT,
+	U16,
+	U32,
+	U64,
+	TIME,
+	U8
+};
 
 static const struct {
 	const char *name;
@@ -131,6 +138,7 @@ static const struct {
 	size_t offset;
 } fields[] = {
 #define F(type, member) {#member, type, offsetof(job_desc_msg_t, member)}
+	/* clang-format off */
 	F(TEXT, account),         F(TEXT, admin_comment), F(TEXT, array_inx),
 	F(TIME, begin_time),      F(U64, bitflags),       F(TEXT, burst_buffer),
 	F(TEXT, clusters),        F(TEXT, comment),       F(U16, contiguous),
@@ -147,6 +155,7 @@ static const struct {
 	F(U16, cpus_per_task),    F(U32, min_cpus),       F(U32, min_nodes),
 	F(U32, max_nodes),        F(U16, ntasks_per_node), F(U16, ntasks_per_tres),
 	F(U16, pn_min_cpus),      F(U64, pn_min_memory),  F(U32, site_factor),
+/* clang-format on */
 #if SLURM_VERSION_NUMBER >= 0x160500
 	F(TEXT, prefer),
 #endif
