@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -79,7 +80,7 @@ func putPlan(ctx context.Context, w io.Writer, s epilog.Sender, env []string) er
 		err = fmt.Errorf("%d bytes for the environment, at most %d: is PYTHONPATH so long?", len(lines), mostProlog)
 	}
 	if err != nil {
-		return fmt.Errorf("%w (%v)", err, os.Remove(path))
+		return errors.Join(err, os.Remove(path))
 	}
 	_, err = io.WriteString(w, lines)
 	return err
@@ -112,7 +113,7 @@ func keepPlan(id uint32, body []byte) (path string, err error) {
 		err = f.Close()
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w (%v)", err, os.Remove(f.Name()))
+		return "", errors.Join(err, os.Remove(f.Name()))
 	}
 	return f.Name(), nil
 }
