@@ -125,9 +125,9 @@ func (l *Log) AddActual(ctx context.Context, job int64, a Actual, e *Event, resc
 	return added, nil
 }
 
-// actuals of a job, in the order in which they were told.
-func (l *Log) actuals(ctx context.Context, job int64) ([]Actual, error) {
-	rows, err := l.db.QueryContext(ctx, `SELECT `+actualColumns+` FROM actuals WHERE job = ? ORDER BY id`, job)
+// actualsOf are what is known of a job, in the order in which they were told.
+func actualsOf(ctx context.Context, c *sql.Conn, job int64) ([]Actual, error) {
+	rows, err := c.QueryContext(ctx, `SELECT `+actualColumns+` FROM actuals WHERE job = ? ORDER BY id`, job)
 	if err != nil {
 		return nil, err
 	}

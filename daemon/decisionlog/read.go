@@ -52,30 +52,50 @@ func (l *Log) StoryByToken(ctx context.Context, token string) (Story, error) {
 	return l.one(ctx, fmt.Sprintf("token %.40q", token), `j.token = ?`, token)
 }
 
-func (l *Log) stories(ctx context.Context, query string, args ...any) ([]Story, error) {
-	rows, err := l.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
-	}
-	var all []Story
-	err = each(rows, func() error {
-		job, err := scanJob(rows)
-		all = append(all, Story{Job: job})
-		return err
+func (l *Log) stories(ctx context.Context, query string, args ...any) (all []Story, err error) {
+	err = l.atOneMoment(ctx, func(c *sql.Conn) error {
+		rows, err := c.QueryContext(ctx, query, args...)
+		if err != nil {
+			return fmt.Errorf("read jobs: %w", err)
+		}
+		err = each(rows, func() error {
+			job, err := scanJob(rows)
+			all = append(all, Story{Job: job})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("read jobs: %w", err)
+		}
+		for i := range all {
+			if err := fill(ctx, c, &all[i]); err != nil {
+				return fmt.Errorf("read job %d: %w", all[i].Job.ID, err)
+			}
+		}
+		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read jobs: %w", err)
-	}
-	for i := range all {
-		if err := l.fill(ctx, &all[i]); err != nil {
-			return nil, fmt.Errorf("read job %d: %w", all[i].Job.ID, err)
-		}
+		return nil, err
 	}
 	return all, nil
 }
 
-func (l *Log) fill(ctx context.Context, s *Story) error {
-	rows, err := l.db.QueryContext(ctx, `SELECT at, state, code, detail FROM events WHERE job = ? ORDER BY id`, s.Job.ID)
+// atOneMoment reads the tables as they are at one moment, whatever another process writes meanwhile: a decision is seen with its event, or neither is.
+func (l *Log) atOneMoment(ctx context.Context, read func(*sql.Conn) error) error {
+	c, err := l.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := c.ExecContext(ctx, "BEGIN DEFERRED"); err != nil {
+		return err
+	}
+	err = read(c)
+	_, ended := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK") // nothing was written
+	return errors.Join(err, ended)
+}
+
+func fill(ctx context.Context, c *sql.Conn, s *Story) error {
+	rows, err := c.QueryContext(ctx, `SELECT at, state, code, detail FROM events WHERE job = ? ORDER BY id`, s.Job.ID)
 	if err != nil {
 		return err
 	}
@@ -89,7 +109,7 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 	}); err != nil {
 		return err
 	}
-	rows, err = l.db.QueryContext(ctx, `SELECT id, name, key_sha256, coalesce(slurm_job_id, 0), requested_at, coalesce(reported_at, 0), coalesce(bundle_sha256, ''), coalesce(bundle_bytes, 0)
+	rows, err = c.QueryContext(ctx, `SELECT id, name, key_sha256, coalesce(slurm_job_id, 0), requested_at, coalesce(reported_at, 0), coalesce(bundle_sha256, ''), coalesce(bundle_bytes, 0)
 		FROM probes WHERE job = ? ORDER BY id`, s.Job.ID)
 	if err != nil {
 		return err
@@ -104,7 +124,7 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 	}); err != nil {
 		return err
 	}
-	rows, err = l.db.QueryContext(ctx, `SELECT body FROM estimates WHERE job = ? ORDER BY id`, s.Job.ID)
+	rows, err = c.QueryContext(ctx, `SELECT body FROM estimates WHERE job = ? ORDER BY id`, s.Job.ID)
 	if err != nil {
 		return err
 	}
@@ -120,7 +140,7 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 	}); err != nil {
 		return err
 	}
-	rows, err = l.db.QueryContext(ctx, `SELECT `+decisionColumns+` FROM decisions d WHERE d.job = ? ORDER BY d.id`, s.Job.ID)
+	rows, err = c.QueryContext(ctx, `SELECT `+decisionColumns+` FROM decisions d WHERE d.job = ? ORDER BY d.id`, s.Job.ID)
 	if err != nil {
 		return err
 	}
@@ -137,7 +157,7 @@ func (l *Log) fill(ctx context.Context, s *Story) error {
 	}); err != nil {
 		return err
 	}
-	s.Actuals, err = l.actuals(ctx, s.Job.ID)
+	s.Actuals, err = actualsOf(ctx, c, s.Job.ID)
 	return err
 }
 
