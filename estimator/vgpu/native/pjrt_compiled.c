@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_PATH = 4096 };
@@ -159,16 +158,18 @@ static bool path_of(char path[MAX_PATH], const char *variable, const struct gv_s
 static char *content(const char *path, size_t *size)
 {
 	int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat st;
 	char *text = NULL;
 	size_t have = 0;
+	off_t end;
 
 	if (file < 0)
 		return NULL;
-	if (!fstat(file, &st) && S_ISREG(st.st_mode) && st.st_size > 0 && (size_t)st.st_size <= most_each)
-		text = malloc((size_t)st.st_size);
-	while (text && have < (size_t)st.st_size) {
-		ssize_t n = read(file, text + have, (size_t)st.st_size - have);
+	/* Of a pipe and of a device this is no size. fstat would want glibc 2.33. */
+	end = lseek(file, 0, SEEK_END);
+	if (end > 0 && (size_t)end <= most_each && !lseek(file, 0, SEEK_SET))
+		text = malloc((size_t)end);
+	while (text && have < (size_t)end) {
+		ssize_t n = read(file, text + have, (size_t)end - have);
 		if (n <= 0)
 			break;
 		have += (size_t)n;
