@@ -99,7 +99,7 @@ func TestEvalRefuses(t *testing.T) {
 		{[]string{good, "-o", out, "--only", "zzz"}, exitError, "no row holds"},
 		{[]string{good, good, "-o", out}, exitUsage, "one table"},
 		{[]string{good, "-o", out, "--again=some"}, exitUsage, "--again=all"},
-		{[]string{good, "-o", out, "--again", "--print"}, exitUsage, "take one of them"},
+		{[]string{good, "-o", out, "--again", "--print"}, exitUsage, "give one of them"},
 		{[]string{good, "-o", out, "--workers", "3"}, exitUsage, "--workers is 1 to 2"},
 		{[]string{good, "-o", out, "--estimators", "vgpu,nobody"}, exitUsage, "there are vgpu"},
 		{[]string{good, "-o", out, "--python", "no-such-python"}, exitUsage, "no-such-python"},

@@ -308,7 +308,9 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 		case seen.open:
 			p.mappings = seen.mappings
 			if seen.found {
-				p.mappings.ownBytes = min(p.mappings.ownBytes, max(p.ownBytes+p.sharedBytes, seen.now.ownBytes+seen.now.sharedBytes))
+				// Of what was moved meanwhile, and is in them twice, at most what the process has in all.
+				p.mappings.sharedBytes = min(p.mappings.sharedBytes, max(p.sharedBytes, seen.now.sharedBytes))
+				p.mappings.ownBytes = min(p.mappings.ownBytes, max(p.ownBytes, seen.now.ownBytes)+p.mappings.sharedBytes)
 			}
 			if before {
 				p.status = seen.now

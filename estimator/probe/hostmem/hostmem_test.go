@@ -341,13 +341,19 @@ VmFlags: rd wr mr mw me nr rr dd
 Rss:                  64 kB
 Pss:                  64 kB
 VmFlags: rd wr mr mw me nr rr dd nh
-7ffc0000-7ffd0000 rw-p 00000000 00:00 0                          [stack]
+7f0004000000-7f0004100000 rw-p 00000000 00:00 0
+Pss:                 700 kB
+7f0004100000-7f0004200000 rw-p 00000000 00:00 0
+Pss:                 800 kB
+7f0004000000-7f0004400000 rw-p 00000000 00:00 0
+Pss:                1500 kB
+7ffc00000000-7ffc00010000 rw-p 00000000 00:00 0                          [stack]
 Pss:                   8 kB
 half a line
 `
 	m := sumMappings(parseMappings([]byte(text)))
 	got := []int64{m.ownBytes >> 10, m.libraries["/usr/bin/python3.11"] >> 10, m.namelessBytes >> 10, m.sharedFileBytes >> 10, m.dataBytes >> 10, m.deviceBytes >> 10}
-	if want := []int64{44 + 10 + 512 + 8, 400 + 50, 30, 60, 1000, 64}; !slices.Equal(got, want) {
+	if want := []int64{44 + 10 + 512 + 1500 + 8, 400 + 50, 30, 60, 1000, 64}; !slices.Equal(got, want) {
 		t.Errorf("%d, want %d", got, want)
 	}
 	if len(m.pinned) != 1 || m.pinned[0].residentBytes != 512<<10 || m.pinned[0].end-m.pinned[0].begin != 1<<20 {

@@ -50,7 +50,8 @@ func readMappings(pid int) (m mappings, open bool) {
 	return sumMappings(parseMappings(text)), true
 }
 
-// parseMappings reads the text of smaps. Lines that make no sense are passed over.
+// parseMappings reads the text of smaps. Lines that make no sense are passed over. The kernel writes it piece by piece, by ascending address: a mapping that has grown into
+// those before it between two pieces is written once more, and stands for them.
 func parseMappings(text []byte) []mapping {
 	var all []mapping
 	for line := range bytes.Lines(text) {
@@ -61,6 +62,9 @@ func parseMappings(text []byte) []mapping {
 			continue
 		}
 		if m, ok := parseHeader(line); ok {
+			for len(all) > 0 && all[len(all)-1].end > m.begin {
+				all = all[:len(all)-1]
+			}
 			all = append(all, m)
 		}
 	}

@@ -13,7 +13,7 @@ time.sleep(5); print("kept")'`, bound: BoundHostMemory},
 	{name: "mounts without a place", script: `"$HOARD" mounts`, want: []string{"fsopen: Function not implemented", "open_tree: Function not implemented"}},
 	{name: "files on their way between processes", script: `"$HOARD" flight; echo kept`, bound: BoundHostMemory},
 	{name: "memory of a process that closes itself", script: `"$HOARD" closed; echo kept`, bound: BoundHostMemory},
-	{name: "mappings that take long to look at", script: `"$HOARD" mappings; echo kept`, bound: BoundHostMemory},
+	{name: "mappings that take long to read", script: `"$HOARD" mappings; echo kept`, bound: BoundHostMemory},
 	{name: "attributes of files in memory", script: `python3 -c '
 import os, time
 value = bytes(60 << 10)
