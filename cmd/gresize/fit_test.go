@@ -117,6 +117,7 @@ func TestFitUsage(t *testing.T) {
 		{[]string{"estimate", "--what-if", "conf=bogus:1", "--", "train.py"}, "conf: PyTorch"},
 		{[]string{"estimate", "--what-if", "gpu=abacus", "--", "train.py"}, "rtx3060"},
 		{[]string{"estimate", "--what-if", "gpu=t4", "--", "train.py", "{}"}, "batch=N"},
+		{[]string{"estimate", "--what-if", "gpu=t4,batch=4", "--what-if", "gpu=t4", "--", "train.py", "{}"}, "batch=N"},
 		{[]string{"estimate", "--what-if", "batch=4", "--", "train.py"}, "write {} where"},
 		{[]string{"estimate", "--bundle", "x", "--what-if", "batch=4", "--", "train.py", "-b", "4"}, "--bundle"},
 	} {

@@ -102,7 +102,8 @@ const schemaWhatIf = "gresize.what-if/1"
 // estimateWhatIfs runs the command as it was given, unless it has a mark where the batch size goes, and then each row.
 func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, profile *gpu.Profile) error {
 	var rows []whatIf
-	if !slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, fit.Mark) }) {
+	marked := slices.ContainsFunc(args, func(a string) bool { return strings.Contains(a, fit.Mark) })
+	if !marked {
 		rows = append(rows, whatIf{})
 	}
 	for _, text := range flags.whatIfs {
@@ -110,7 +111,7 @@ func estimateWhatIfs(cmd *cobra.Command, flags estimateFlags, args []string, pro
 		if err != nil {
 			return usageError(err)
 		}
-		if len(rows) == 0 && w.batch == 0 {
+		if marked && w.batch == 0 {
 			return usageError(fmt.Errorf("--what-if %s: the command has %s where its batch size goes: name one with batch=N", text, fit.Mark))
 		}
 		rows = append(rows, w)
