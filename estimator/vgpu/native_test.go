@@ -284,11 +284,11 @@ func TestOwnLooksAreNotThePrograms(t *testing.T) {
 	const script = `import glob, os, sys
 sys.path[:0] = ["python", os.getcwd()]
 from gresize_vgpu.process import folder_reads
-from gresize_vgpu.program import sources
+from gresize_vgpu.program import own_files
 told = []
 folder_reads._access = lambda path, mode: told.append(os.path.dirname(path))
 folder_reads.watch()
-sources._installed_folders()
+own_files._installed_folders()
 assert not told, told
 os.listdir("testdata"); list(os.scandir("native")); glob.glob("manifest/*.json")
 assert told == ["testdata", "native", "manifest"], told

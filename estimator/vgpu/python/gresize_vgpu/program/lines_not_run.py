@@ -33,7 +33,7 @@ STILL = set(
 )
 # What makes tensors, by name alone: a device is asked for in words, or the default one counts.
 FACTORIES = set("zeros ones empty full rand randn randint randperm arange linspace tensor as_tensor eye zeros_like ones_like empty_like full_like rand_like randn_like load".split())
-MAKES = set("deepcopy clone repeat repeat_interleave cuda new_zeros new_ones new_empty new_full new_tensor backward generate DataLoader cat stack einsum matmul".split())
+MAKES = set("clone repeat repeat_interleave cuda new_zeros new_ones new_empty new_full new_tensor backward generate DataLoader cat stack einsum matmul".split())
 GRADIENTS = set("requires_grad_ set_grad_enabled".split())
 ARITHMETIC = set("int float bool abs min max round len floor ceil sqrt divmod".split())
 COUNTS = set("range trange enumerate count".split())
@@ -98,6 +98,8 @@ class Blocks:
             elif isinstance(node, ast.ClassDef):
                 self.definitions.setdefault(node.name, []).extend(n for n in node.body if isinstance(n, ast.FunctionDef) and n.name in ("__init__", "__call__"))
         given = [pair for node in nodes for pair in _given(node)]
+        computed = {name for names, value in given for name in names if any(isinstance(n, (ast.Call, ast.Name)) for n in ast.walk(value))}
+        self.written = {name for names, _ in given for name in names} - computed  # names of what is written out
         for _ in range(3):  # what is reckoned from those
             for names, value in given:
                 reckoned = _is_reckoned(value) and _keys(value)
@@ -140,6 +142,8 @@ class Blocks:
         given = list(call.args) + [k.value for k in call.keywords]
         if name in GRADIENTS:
             return not (given and isinstance(given[0], ast.Constant) and not given[0].value)
+        if name == "deepcopy":
+            return not (given and name_of(given[0]) in self.written)
         if name in MAKES or name == "to" and around is not None and given and not _is_host(given[0]) or name in self.networks:
             return True
         if name in FACTORIES and (around is None or name_of(around) == "torch"):
