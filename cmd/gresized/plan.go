@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gresize/gresize/daemon/actuals"
-	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/daemon/decisionlog"
 	"github.com/gresize/gresize/daemon/epilog"
 	"github.com/gresize/gresize/daemon/jobs"
@@ -39,8 +38,7 @@ func planHandler(log *decisionlog.Log, slurm planned, opener actuals.Opener, req
 		if err != nil {
 			return nil, err
 		}
-		n := len(story.Decisions)
-		if n == 0 || story.Decisions[n-1].Code != decision.CodePlanned || story.Job.State != jobs.StateUpdated && story.Job.State != jobs.StateVerified {
+		if !story.HasPlan() || story.Job.State != jobs.StateUpdated && story.Job.State != jobs.StateVerified {
 			return epilog.Plan{}, nil
 		}
 		plan, found, err := log.PlanOf(ctx, story.Job.ID)
@@ -51,7 +49,7 @@ func planHandler(log *decisionlog.Log, slurm planned, opener actuals.Opener, req
 		if err != nil {
 			return nil, err
 		}
-		given := story.Decisions[n-1].Change.Result
+		given := story.Decisions[len(story.Decisions)-1].Change.Result
 		if given.MemPerNodeMiB == 0 {
 			j.Request.MemPerNodeMiB = 0 // what the queue shows may be that of each CPU
 		}

@@ -173,12 +173,6 @@ func change(s decisionlog.Story) (request.Change, bool) {
 	return changed, ok && (s.Job.State == jobs.StateUpdated || s.Job.State == jobs.StateVerified)
 }
 
-// hasPlan says whether a job was given a card that is too small for it, with a plan.
-func hasPlan(s decisionlog.Story) bool {
-	n := len(s.Decisions)
-	return n > 0 && s.Decisions[n-1].Code == decision.CodePlanned
-}
-
 // decidedChange is the change that was decided last, whatever has become of the job since.
 func decidedChange(s decisionlog.Story) (request.Change, bool) {
 	if n := len(s.Decisions); n > 0 && s.Job.Mode == string(jobs.Enforce) && s.Decisions[n-1].Verdict == decision.Rewrite {
@@ -234,7 +228,7 @@ func exitOf(text string) (code, signal int, ok bool) {
 func (k *Keeper) record(ctx context.Context, s decisionlog.Story, a decisionlog.Actual) error {
 	var event *decisionlog.Event
 	rescue := false
-	planned := hasPlan(s)
+	planned := s.HasPlan()
 	switch {
 	case a.Outcome == decisionlog.OutOfMemory:
 		event = &decisionlog.Event{At: a.At, State: s.Job.State, Code: estimator.CodeOutOfMemory, Detail: "the job died of GPU memory on what its owner had asked for: " + a.Detail}

@@ -21,6 +21,12 @@ type Plan struct {
 	Body []byte `json:"-"`
 }
 
+// HasPlan says whether a job was given a card that is too small for it, with a plan.
+func (s Story) HasPlan() bool {
+	n := len(s.Decisions)
+	return n > 0 && s.Decisions[n-1].Code == decision.CodePlanned
+}
+
 func addPlan(ctx context.Context, tx *sql.Tx, job int64, at time.Time, p *Plan) error {
 	_, err := tx.ExecContext(ctx, `INSERT INTO plans (job, at, slowdown, host_bytes, moved_bytes, body) VALUES (?,?,?,?,?,?)
 		ON CONFLICT (job) DO UPDATE SET at = excluded.at, slowdown = excluded.slowdown, host_bytes = excluded.host_bytes, moved_bytes = excluded.moved_bytes, body = excluded.body, fetched_at = NULL`,

@@ -393,16 +393,21 @@ func (m *Manager) decide(ctx context.Context, l *trackedJob) bool {
 	}
 	evidence := m.margin(l.estimate, &in)
 	d := m.settings().Rules.Decide(in)
-	evidence.Kind = d.MarginKind
 	if d.Verdict == decision.Rewrite && d.Profile != "" && d.Profile != l.estimate.GPU {
 		return m.probeOnOtherCard(ctx, l, d, forAll)
 	}
-	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
-		Target: d.Target, Change: d.Change}
+	l.decision = decided(d, evidence)
 	if again, began := m.planFor(ctx, l, in, d, payload); began {
 		return again
 	}
 	return m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision, Estimate: forAll})
+}
+
+// decided is a decision as the log keeps it, with what its margin is from.
+func decided(d policy.Decision, evidence decisionlog.Margin) *decisionlog.Decision {
+	evidence.Kind = d.MarginKind
+	return &decisionlog.Decision{At: time.Now(), Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes,
+		Target: d.Target, Change: d.Change}
 }
 
 // probeOnOtherCard sends the job to a probe on the card that it would get. Another architecture chooses other kernels, with other workspaces: what

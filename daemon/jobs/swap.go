@@ -141,8 +141,7 @@ func (m *Manager) decideWithPlan(ctx context.Context, l *trackedJob, payload spo
 	if d.Verdict != decision.Rewrite {
 		return m.withoutPlan(ctx, l, d.Reason)
 	}
-	evidence.Kind = d.MarginKind
-	l.decision = &decisionlog.Decision{At: time.Now(), Verdict: d.Verdict, Code: d.Code, Reason: d.Reason, MarginBytes: d.MarginBytes, Margin: evidence, NeedBytes: d.NeedBytes, Target: d.Target, Change: d.Change}
+	l.decision = decided(d, evidence)
 	if !m.move(ctx, l, decisionlog.Transition{To: StateDecided, Code: d.Code, Detail: d.Reason, Decision: l.decision,
 		Plan: &decisionlog.Plan{Slowdown: plan.Slowdown, HostBytes: plan.HostBytes, MovedBytes: plan.MovedBytes, Body: plan.Body}}) {
 		return false

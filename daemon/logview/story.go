@@ -69,7 +69,7 @@ func Explain(s decisionlog.Story) []StoryLine {
 		switch e.Code {
 		case decision.CodeDied:
 			after := "jobs like it are left alone from now on"
-			if n := len(s.Decisions); n > 0 && s.Decisions[n-1].Code == decision.CodePlanned {
+			if s.HasPlan() {
 				after = "this script gets no plan again"
 			}
 			t.line("Failure", "%s; %s", e.Detail, after)

@@ -4,7 +4,6 @@ import (
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/internal/quantity"
-	"github.com/gresize/gresize/slurm/request"
 )
 
 // afterDeath decides for a job whose run ended for want of memory on a card that is no smaller than the one that was asked for: what it needs is not known, and that it
@@ -29,7 +28,7 @@ func (r Rules) afterDeath(in Input) (d Decision, dies bool) {
 		if word, _ := r.elsewhere(in.Asked, row.Target); word != "" {
 			continue
 		}
-		change, err := in.Asked.Change(row.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped})
+		change, err := r.change(in, row)
 		if err != nil {
 			continue
 		}

@@ -90,6 +90,11 @@ type Decision struct {
 	FitsBytes int64
 }
 
+// change is what a job asks for where it gets a row.
+func (r Rules) change(in Input, row Row) (request.Change, error) {
+	return in.Asked.Change(row.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped})
+}
+
 // Targets are what a job may be moved to, for those who have to know the kinds and not the sizes.
 func (r Rules) Targets() []request.Target {
 	targets := make([]request.Target, 0, len(r.Rows)+1)
@@ -167,7 +172,7 @@ func (r Rules) Decide(in Input) Decision {
 			}
 			continue
 		}
-		change, err := in.Asked.Change(row.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped})
+		change, err := r.change(in, row)
 		if err != nil {
 			if e, ok := request.IsRefused(err); ok && refused == nil {
 				refused = e

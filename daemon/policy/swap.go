@@ -6,7 +6,6 @@ import (
 	"github.com/gresize/gresize/daemon/decision"
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/internal/quantity"
-	"github.com/gresize/gresize/slurm/request"
 )
 
 // Swap are the rules for a card that is one size too small, with a plan by which what does not fit goes to host memory and comes back. The zero value never gives one.
@@ -44,7 +43,7 @@ func (r Rules) Smaller(in Input, plain Decision) (row Row, found bool) {
 		if word, _ := r.elsewhere(in.Asked, x.Target); word != "" {
 			continue
 		}
-		if _, err := in.Asked.Change(x.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped}); err != nil {
+		if _, err := r.change(in, x); err != nil {
 			continue
 		}
 		row, found = x, true
@@ -84,7 +83,7 @@ func (r Rules) WithPlan(in Input, plain Decision, row Row, plan Planned) Decisio
 		}
 		return refuse("the plan takes %s of pinned host memory beside the %s that the job takes, and %s", quantity.GiB(plan.HostBytes), quantity.GiB(plan.PlainHostBytes), says)
 	}
-	change, err := in.Asked.Change(row.Target, request.Options{Version: in.Version, Own: r.Own, EnvDropped: in.EnvDropped})
+	change, err := r.change(in, row)
 	if err != nil {
 		return refuse("the request cannot be changed: %v", err)
 	}

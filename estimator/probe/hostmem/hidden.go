@@ -42,7 +42,7 @@ func (h *hidden) meet(pid int, inside bool) {
 // hasMemory is false of a process that has ended, of which nothing can be seen either.
 func hasMemory(pid int) bool {
 	s, ok := readStatus(pid)
-	return ok && s.tableBytes > 0
+	return ok && s.alive()
 }
 
 // bytes is what is held beside what processes show.

@@ -269,7 +269,7 @@ type processSeen struct {
 }
 
 // alive is false of a process that has ended, of which neither mappings nor sizes can be read. One that closes itself to others still shows its sizes.
-func (p *processSeen) alive() bool { return p.found && p.now.tableBytes > 0 }
+func (p *processSeen) alive() bool { return p.found && p.now.alive() }
 
 // lookClosely looks at the processes and says so on the channel. It keeps nothing: it may take its time, and be forgotten.
 func lookClosely(answer chan<- closeLook, pids, all []int, inside bool) {

@@ -28,6 +28,9 @@ func (s *status) residentBytes() int64 { return s.ownBytes + s.fileBytes + s.sha
 // plainBytes leaves files out: most of them are the kernel's to drop.
 func (s *status) plainBytes() int64 { return s.ownBytes + s.sharedBytes + s.tableBytes }
 
+// alive is false of a process that has ended, of which the parent has not yet taken notice.
+func (s *status) alive() bool { return s.tableBytes > 0 }
+
 // reporting says whether the process reports, and what it had when it began to.
 func (s *status) reporting() (hadBytes int64, yes bool) {
 	digits, yes := strings.CutPrefix(s.name, reportingName)
