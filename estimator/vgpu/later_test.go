@@ -152,6 +152,8 @@ func TestTheFirstAnswer(t *testing.T) {
 		{"testdata/ordinary.py", map[string]bool{"sequence_warmup": true, "batch_warmup": true, "adam_then_lbfgs": true, "stream_counts": true, "tokens_in_a_batch": true, "grows_layers": true}},
 		{"testdata/lapse.py", map[string]bool{"a_search": true}}, // by a library's loop
 		{"testdata/found.py", map[string]bool{"grid_comprehended": true}},
+		// By a loop in C, which has no frame of its own.
+		{"testdata/sweeps.py", map[string]bool{"maps": true, "maps_a_lambda": true, "goes_through_a_map": true, "a_list_of_a_map": true, "the_best_of_one": false}},
 		{"testdata/usual.py", map[string]bool{"epochs": false, "step_counter": false, "gathers": false, "slices": false}},
 		{"testdata/later.py", map[string]bool{"grows_late": true, "validates_more_behind": true, "ordinary": false}},
 	} {

@@ -626,6 +626,39 @@ def stream_of_workers():
         train_step(model, optimizer, x.to(device))
 
 
+class OfTheLast(IterableDataset):
+    """Only the last worker's share has longer rows, towards its end."""
+
+    def __iter__(self):
+        worker = get_worker_info()
+        for i in range(worker.id, 12000, worker.num_workers):
+            yield torch.zeros(1024 if worker.id and i >= 9000 else 64, WIDTH)
+
+
+class CountedByTheLast(IterableDataset):
+    """The same by a counter of its own."""
+
+    def __iter__(self):
+        seen, long = 0, 1024 if get_worker_info().id else 64
+        while seen < 6000:
+            yield torch.zeros(64 if seen < 4000 else long, WIDTH)
+            seen += 1
+
+
+def stream_of_the_last_worker():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x in DataLoader(OfTheLast(), batch_size=4, num_workers=2):
+        train_step(model, optimizer, x.to(device))
+
+
+def stream_counted_by_the_last_worker():
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x in DataLoader(CountedByTheLast(), batch_size=4, num_workers=2):
+        train_step(model, optimizer, x.to(device))
+
+
 def stream_counts():
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)

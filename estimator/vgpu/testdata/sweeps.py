@@ -54,6 +54,16 @@ def maps_a_lambda():
     print(list(map(lambda s: run(s), settings)))
 
 
+def goes_through_a_map():
+    for score in map(run, settings):
+        print(score)
+
+
+def a_list_of_a_map():
+    scores = map(run, settings)
+    print(list(scores))
+
+
 def a_pool():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         print(pool.map(run, settings))
@@ -180,6 +190,10 @@ def a_random_search_of_rates():
     for i in range(30):
         rate, seed = 10 ** random.uniform(-5, -2), random.randrange(1000)
         train(256, 64, rate, seed)
+
+
+def the_best_of_one():
+    print(max(train(256, 64), 1.0))
 
 
 def maps_rates():

@@ -137,12 +137,17 @@ class Phases:
 
     def own(self, iterator: Any, original: Callable[[Any], Any]) -> Any:
         """A batch of the loader's own, in time-lapse."""
-        known, begin = iterator.__dict__.get("_gresize_known"), time.monotonic()
-        self.loops.stream(iterator, iterator.__dict__.get("_gresize_until"), True)
+        held = iterator.__dict__
+        known, worker, begin = held.get("_gresize_known"), held.get("_gresize_worker"), time.monotonic()
+        self.loops.stream(iterator, held.get("_gresize_until"), True)
         try:
-            return worker_streams.next_batch(iterator) if "_gresize_worker" in iterator.__dict__ else original(iterator)
+            batch = worker_streams.next_batch(iterator) if worker is not None else original(iterator)
+            if held.get("_gresize_worker") is not worker:
+                held["_gresize_until"] = _from_now(self._seconds(known))
+            return batch
         except StopIteration:
-            self.streams.pop(id(iterator._dataset), None)
+            if not held.pop("_gresize_cut", False):  # of no worker's share
+                self.streams.pop(id(iterator._dataset), None)
             raise
         finally:
             self.loops.stream(iterator, None, False)
@@ -208,12 +213,17 @@ class Phases:
             if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
                 return False
             self.left_out = self.left_out or given != length
-            if worker_streams.is_read_here(iterator) and self.loops.stream_goes_on():
-                self.streams[id(iterator._dataset)] = "a stream of %s was not read on to where its items may differ" % type(iterator._dataset).__name__
+            if worker_streams.is_read_here(iterator):
+                if self.loops.stream_goes_on():
+                    self.streams[id(iterator._dataset)] = "a stream of %s was not read on to where its items may differ" % type(iterator._dataset).__name__
+                    held["_gresize_cut"] = True
+                if given != length and worker_streams.next_worker(iterator):
+                    held["_gresize_until"] = _from_now(self._seconds(held["_gresize_known"]))
+                    return False
             self.settle(held["_gresize_known"], 1)
         self.turned = True
         iterator._gresize_left = given
-        for name in ("_gresize_batches", "_gresize_given", "_gresize_until"):
+        for name in ("_gresize_batches", "_gresize_given", "_gresize_until", "_gresize_cut"):
             held.pop(name, None)  # a loader with persistent workers uses it again
         return True
 
@@ -236,10 +246,13 @@ class Phases:
         if known.reads:
             cheap = known.own_seconds <= OWN_SHARE * self.lapse.left_seconds()
             held["_gresize_own"] = 1 if known.batch is None or cheap or known.reads & (known.reads - 1) == 0 else 0
-        share = NEXT_SHARE / known.reads if known.reads else FIRST_SHARE
-        seconds = min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known.reads, 1))
+        held["_gresize_until"] = _from_now(self._seconds(known))
         known.reads += 1
-        held["_gresize_until"] = _from_now(seconds)
+
+    def _seconds(self, known):
+        """For how long a data set is read once more."""
+        share = NEXT_SHARE / known.reads if known.reads else FIRST_SHARE
+        return min(share * self.lapse.left_seconds(), MOST_PASS_SECONDS / max(known.reads, 1))
 
     @staticmethod
     def keep(iterator: Any, batch: Any) -> None:

@@ -98,6 +98,9 @@ class Counters:
         """A loader goes through a stream for so long."""
         generator = getattr(getattr(iterator, "_dataset_fetcher", None), "dataset_iter", None)
         if until is not None and inspect.isgenerator(generator) and own_files.is_users(generator.gi_code.co_filename):
+            worker = vars(iterator).get("_gresize_worker")
+            if worker is not None and worker.worker.id and self.source is not None and self.source[0] is not generator:
+                self._begin()  # the share of another worker, whose items may differ otherwise
             self.source = generator, until
 
     def stream_goes_on(self) -> bool:

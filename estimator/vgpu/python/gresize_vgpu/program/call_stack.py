@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import ast
 import dis
-import weakref
+import inspect
 
-from . import own_files, program_frames, sources
+from . import lines_not_run, own_files, program_frames, sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # types cost nothing at run time
 MOST_HELD = 64
 COMPREHENSIONS = ("<dictcomp>", "<listcomp>", "<setcomp>", "<genexpr>")  # functions of their own before Python 3.12
 DEEPEST = 3
+# What goes through what it is given, or gives what others go through, in C.
+GO_THROUGH = set("for list tuple set frozenset dict sum max min sorted any all map starmap filter reduce deque join extend update".split())
 
 _loops = {}  # filename -> its loops
 
@@ -33,22 +35,10 @@ class Turns:
                 if isinstance(node, ast.For) and (filename, node.lineno) not in self.turned:
                     space = program_frames.names_of(frame) if space is None else space
                     now = [space.get(n.id) for n in ast.walk(node.target) if isinstance(n, ast.Name)]
-                    was = self._was.setdefault((id(frame), node.lineno), [_mark(v) for v in now])
+                    was = self._was.setdefault((id(frame), node.lineno), [program_frames.mark(v) for v in now])
                     if not all(mark(v) for mark, v in zip(was, now)):
                         inner = [n.lineno for n in _loops[filename] if n.lineno in sources.span(node)]  # which were gone through, to their end
                         self.turned.update((filename, line) for line in inner)
-
-
-def _mark(value):
-    """Says of a later value whether it is this one, without keeping it: another may lie at its address."""
-    if isinstance(value, (int, float, str, type(None))):
-        return lambda other: other is value or type(other) is type(value) and other == value
-    try:
-        reference = weakref.ref(value)
-        return lambda other: reference() is other
-    except TypeError:
-        address = id(value)
-        return lambda other: id(other) == address
 
 
 def loops_at(frame: FrameType) -> list[Any]:
@@ -74,18 +64,27 @@ def held(frames: Iterable[FrameType]) -> list[CodeType]:
 
 def again(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
     """(file, line, in words how) of what trains and is called once more: a function, by a loop of a library, as a search does; a comprehension's turn."""
-    trains, called = False, None
+    trains, called, inner = False, None, None
     while frame is not None:
         filename = frame.f_code.co_filename
         if own_files.is_users(filename):
             loops = loops_at(frame)
-            if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and _in_loop(frame)):
+            if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and _in_loop(frame) or inner is not None and _goes_through(frame, inner.f_code)):
                 yield filename, frame.f_lineno, "later turns of "
             trains, called = trains or bool(loops), (filename, frame.f_code.co_firstlineno) if loops else None
         elif called and _in_loop(frame):
             yield called[0], called[1], "another call, by a library's loop, of "
             called = None
+        inner = frame if own_files.is_users(filename) else None
         frame = frame.f_back
+
+
+def _goes_through(frame, called):
+    """Whether a function's line calls another by going through something, such as a map: that is done in C, where no loop is seen."""
+    tree = sources.tree(frame.f_code.co_filename) or ast.Module([], [])
+    at = [n for n in ast.walk(tree) if isinstance(n, (ast.For, ast.Call)) and frame.f_lineno in sources.span(n.iter if isinstance(n, ast.For) else n)]
+    names = {"for" if isinstance(n, ast.For) else lines_not_run.name_of(n.func) for n in at}
+    return not called.co_flags & inspect.CO_GENERATOR and called.co_name not in names and bool(names & GO_THROUGH)
 
 
 def _in_loop(frame):

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 
 from . import own_files, sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from types import FrameType, TracebackType
-    from typing import Any, Iterable
+    from typing import Any, Callable, Iterable
 
 MOST_FRAMES = 200
 
@@ -56,6 +57,18 @@ def names_of(frame: FrameType) -> dict[str, Any]:
     kept = dict(names)
     names.clear()
     return kept
+
+
+def mark(value: Any) -> Callable[[Any], bool]:
+    """Says of a later value whether it is this one, without keeping it: another may lie at its address."""
+    if isinstance(value, (int, float, str, type(None))):
+        return lambda other: other is value or type(other) is type(value) and other == value
+    try:
+        reference = weakref.ref(value)
+        return lambda other: reference() is other
+    except TypeError:
+        address = id(value)
+        return lambda other: id(other) == address
 
 
 def networks_of(frames: Iterable[FrameType]) -> set[str]:
