@@ -32,6 +32,8 @@ func TestTimeLapse(t *testing.T) {
 		"slow_at_last":          {0, 2 * wide, "in time-lapse", ""},
 		"a_lazy_module":         {0, 2 * wide, "to its end", ""},
 		"loaders_of_its_own":    {0, 2 * wide, "", ""},
+		"counts_its_steps":      {3 * wide, 5 * wide, "to its end", ""},
+		"two_step_in_turn":      {3 * wide, 5 * wide, "to its end", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -156,5 +156,47 @@ def slow_at_last():
     time.sleep(3600)
 
 
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 64 * 20000
+
+    def __getitem__(self, i):
+        return torch.zeros(64), i % 10
+
+
+steps = 0
+
+
+def counts_its_steps():
+    """Few epochs, each of more batches than there is time for; a counter of the module says when something else comes."""
+    global steps
+    net = network(64)
+    optimizer = torch.optim.SGD(net.parameters(), 0.01)
+    for epoch in range(3):
+        for x, y in torch.utils.data.DataLoader(Rows(), 64):
+            optimizer.zero_grad()
+            cross_entropy(net(x.cuda()), y.cuda()).backward()
+            optimizer.step()
+            steps += 1
+            if steps % 15000 == 0:
+                torch.zeros(3 * WIDE * WIDE, device="cuda")
+            if steps == 100000:  # after more steps than there are
+                torch.zeros(30 * WIDE * WIDE, device="cuda")
+
+
+def two_step_in_turn():
+    critic, net, done = network(64), network(64), 0
+    optimizers = [torch.optim.Adam(n.parameters()) for n in (critic, net)]
+    for epoch in range(2):
+        for x, y in torch.utils.data.DataLoader(Rows(), 64):
+            for n, optimizer in zip((critic, net), optimizers):
+                optimizer.zero_grad()
+                cross_entropy(n(x.cuda()), y.cuda()).backward()
+                optimizer.step()
+            done += 1
+            if done == 25000:  # in the second epoch
+                torch.zeros(3 * WIDE * WIDE, device="cuda")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -87,7 +87,20 @@ class Loops:
         """An optimizer has stepped, in time-lapse."""
         if not self.leaving:
             self.steps_leave.turn()
-        self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), not self.inner or self.inner[-1][0])
+        self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), self._are_free(), not self.inner)
+
+    def _are_free(self):
+        """Whether no loop that leaves out turns by itself stands around the training."""
+        return not self.inner or self.inner[-1][0]
+
+    def counters_come(self) -> bool:
+        """Whether the program's counters are set forward from here on, since there is more to come by them."""
+        return self._are_free() and self.counters.hurry()
+
+    def pass_over(self, frame: FrameType, steps: int | None) -> None:
+        """A pass over the loader that feeds the training ends so many steps early."""
+        if not self.inner:  # those around it leave out whole passes
+            self.counters.pass_over(program_counters.running(frame), steps)
 
     def stream(self, iterator: Any, until: Any, asked: bool) -> None:
         """A loader is asked for a batch of its own, or has given it."""

@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import time
+import weakref
 
 from ..steady import largest_batch, steady_state
 from . import worker_streams
@@ -34,6 +35,8 @@ STEPS_AFTER = 2
 FIRST_SHARE, NEXT_SHARE = 0.1, 0.06
 OWN_SHARE = 0.1  # of the time that is left, for a batch of its own at each later time: what makes them may go by the epoch
 MOST_PASS_SECONDS = 0.6  # and of a later one that part by its number: thirty passes take less than what counts as nothing new
+# And once more, where the training that it feeds counts its steps and has not come to all that its counters ask.
+COUNTERS_SHARE = 0.2
 # Of the time that is left, for asking a data set of samples of several sizes for the largest, and at most.
 ASKED_SHARE, MOST_ASKED_SECONDS = 0.05, 2.0
 # By the clock it may be so many times the processor's time: a busy machine, or workers that are waited for.
@@ -61,8 +64,9 @@ class Passed:
 class Phases:
     """Whether epochs are being cut short, and what was seen since."""
 
-    def __init__(self, steadiness: Steadiness, fault: Callable[[Exception], None]) -> None:
+    def __init__(self, steadiness: Steadiness, held: Callable[[], int], fault: Callable[[Exception], None]) -> None:
         self.steadiness, self.fault = steadiness, fault
+        self.held = held  # held(): bytes that the program asked for and has not given back
         self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
         self.workers = set()  # processes of loaders
         self.active = self.together = False
@@ -74,6 +78,8 @@ class Phases:
         self.given = self.given_before = 0
         self.length = None  # of the loader that was begun last, in batches
         self.fed = False  # the last step took a batch from a loader
+        self.reader: Any = None  # a weak reference to the iterator that gave the last batch
+        self.per_batch = 1.0  # steps that a batch makes
         self.lapse: Any = None  # from go_on on
         self.loops: Any = None  # counting_loops.Loops
         self.passed = {}  # (id of a data set, samples in a batch) -> Passed
@@ -94,7 +100,7 @@ class Phases:
         @functools.wraps(original)
         def next_batch(self):
             if phases.looking(phases.at_end, self):
-                phases.hold(self, torch, True)
+                phases.hold(self, True)
                 raise StopIteration
             reads = self.__dict__.pop("_gresize_reads", None)
             if reads is not None:
@@ -102,15 +108,15 @@ class Phases:
             if phases.lapse is not None:
                 batch = phases.looking(phases.again, self)
                 if batch is not None:
-                    phases.hold(self, torch)
+                    phases.gave(self)
+                    phases.hold(self)
                     return batch
             batch = phases.own(self, original) if phases.lapse is not None else original(self)
-            phases.given += 1
+            phases.gave(self)
             phases.look_at(self, batch)
-            self._gresize_given = getattr(self, "_gresize_given", 0) + 1
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
-                phases.hold(self, torch)
+                phases.hold(self)
                 if "_gresize_known" in self.__dict__:
                     phases.keep(self, batch)
             return batch
@@ -154,6 +160,28 @@ class Phases:
             if known is not None and known.reads > 1:
                 known.own_seconds += time.monotonic() - begin
 
+    def gave(self, iterator: Any) -> None:
+        self.given += 1
+        self.reader = weakref.ref(iterator)
+        iterator._gresize_given = getattr(iterator, "_gresize_given", 0) + 1
+        if "_gresize_fed" in iterator.__dict__:
+            iterator._gresize_fed[0] += 1
+            self.loops.counters.room = self.steps_left(iterator)
+
+    def stepped(self, optimizer: Any) -> None:
+        """A training step has ended, in time-lapse."""
+        iterator = self.reader and self.reader()
+        if iterator is not None and "_gresize_fed" in iterator.__dict__ and id(optimizer) == self.loops.counters.optimizer:
+            fed = iterator._gresize_fed
+            fed[1] += 1
+            self.per_batch = fed[1] / fed[0]
+
+    def steps_left(self, iterator: Any) -> int | None:
+        """How many steps a training has before it when it reads a loader; None where that is not known."""
+        length = _length(iterator)
+        left_out = self.loops.counters.left_out_steps - iterator._gresize_fed[2]
+        return max(int((length - iterator._gresize_given) * self.per_batch) - left_out, 0) if length is not None else None
+
     def batches(self) -> int:
         """How many batches the loader has that was read last."""
         return self.length or 0
@@ -168,12 +196,12 @@ class Phases:
         except Exception as e:
             self.fault(e)
 
-    def hold(self, iterator: Any, torch: Torch, ended: bool = False) -> None:
+    def hold(self, iterator: Any, ended: bool = False) -> None:
         """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""
         try:
             held = iterator.__dict__.setdefault("_gresize_held", [])
             if len(held) <= BATCHES_AFTER:
-                held.append(torch.cuda.memory_allocated())
+                held.append(self.held())
             if not ended:
                 return
             left = [b - a for a, b in zip(held[1:], held[2:])]  # the first leaves its last tensors until the next
@@ -212,6 +240,9 @@ class Phases:
                 self.begin(iterator)
             if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
                 return False
+            feeds = given != length and held["_gresize_fed"][1]
+            if feeds and self.awaits(held):
+                return False
             self.left_out = self.left_out or given != length
             if worker_streams.is_read_here(iterator):
                 if self.loops.stream_goes_on():
@@ -220,12 +251,22 @@ class Phases:
                 if given != length and worker_streams.next_worker(iterator):
                     held["_gresize_until"] = _from_now(self._seconds(held["_gresize_known"]))
                     return False
+            if feeds:
+                self.loops.pass_over(sys._getframe(2), self.steps_left(iterator))
             self.settle(held["_gresize_known"], 1)
         self.turned = True
         iterator._gresize_left = given
-        for name in ("_gresize_batches", "_gresize_given", "_gresize_until", "_gresize_cut"):
+        for name in ("_gresize_batches", "_gresize_given", "_gresize_until", "_gresize_cut", "_gresize_longer", "_gresize_fed"):
             held.pop(name, None)  # a loader with persistent workers uses it again
         return True
+
+    def awaits(self, held: dict[str, Any]) -> bool:
+        """Whether a loader that feeds a training gives more, for as long as the program's counters have not come to all that is asked of them."""
+        if not self.loops.counters_come():
+            return False
+        if "_gresize_longer" not in held:
+            held["_gresize_longer"] = _from_now(COUNTERS_SHARE * self.lapse.left_seconds() / held["_gresize_known"].reads)
+        return not _past(held["_gresize_longer"])
 
     # -- in time-lapse
 
@@ -248,6 +289,7 @@ class Phases:
             held["_gresize_own"] = 1 if known.batch is None or cheap or known.reads & (known.reads - 1) == 0 else 0
         held["_gresize_until"] = _from_now(self._seconds(known))
         known.reads += 1
+        held["_gresize_fed"] = [0, 0, self.loops.counters.left_out_steps]  # batches, the steps that they made, and what was left out before
 
     def _seconds(self, known):
         """For how long a data set is read once more."""
@@ -279,7 +321,6 @@ class Phases:
                 known.batch, iterator._gresize_own, iterator._gresize_until = known.largest.batch, 0, _from_now(MOST_PASS_SECONDS)
         if known.batch is None or getattr(iterator, "_gresize_given", 0) < iterator._gresize_own:
             return None
-        iterator._gresize_given = getattr(iterator, "_gresize_given", 0) + 1
         if known.largest is not None:
             known.largest.given += 1
             self.settle(known, 3)  # the program asks for more, and is done with the last, or with the one before it, where it takes one ahead

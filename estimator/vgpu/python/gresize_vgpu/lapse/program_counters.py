@@ -13,7 +13,7 @@ import operator
 import sys
 import time
 
-from ..program import own_files, program_frames
+from ..program import call_stack, own_files, program_frames
 from . import turn_numbers
 
 TYPE_CHECKING = False
@@ -31,6 +31,8 @@ DEEPEST = 6
 MOST_COUNTERS = 48
 # Turns on the way to the last.
 BETWEEN = 4
+# Steps of other optimizers between two of one, as where a critic steps five times.
+MOST_IN_TURN = 6
 # So many steps come after each that was gone on to.
 STEPS_AFTER = 3
 MOST_TRIED = 3 * turn_numbers.MOST_OF_A_KIND  # for one answer of one test
@@ -48,9 +50,12 @@ class Counters:
 
     def __init__(self, peak: Callable[[], int], fault: Callable[[Exception], None]) -> None:
         self.peak, self.fault = peak, fault
-        self.optimizer = 0  # the id of the one whose steps are counted
+        self.optimizer, self.others = 0, 0  # the id of the one whose steps are counted, and steps of others since its last
         self.rising = {}  # as of a loop
         self.left_out = self.unsettled = self.retired = False
+        self.left_out_steps = 0
+        self.room: int | None = None  # steps that are left of the pass over a loader which feeds the training
+        self.open_ended = self.within_passes = False  # within_passes: all passes come one after the other, and each is as long as it says
         self.bounded = False  # a test of the program's says how far they go, and they were set forward to that
         self.trainings = 0
         self.source: Any = None  # a generator of the program's that feeds the training, and until when it is read
@@ -59,6 +64,8 @@ class Counters:
         self._begin()
 
     def _begin(self):
+        self.unsettled = self.unsettled or self.trainings > 1 and self.open()
+        self.room, self.within_passes = None, False
         self.answered |= self.places()
         self.samples, self.counters, self.notes, self.tried = [], {}, None, {}
         self.between: dict[Any, list[int]] = {}  # a test that has always had one answer -> turns on the way to the other
@@ -66,15 +73,17 @@ class Counters:
         self.spent, self.landed = 0.0, None
         self.since = time.process_time()
 
-    def step(self, optimizer: Any, frame: FrameType, seconds: float, free: bool) -> None:
-        """An optimizer has stepped. free: no loop that leaves out turns by itself stands around it. seconds: for how long it is left as it is."""
+    def step(self, optimizer: Any, frame: FrameType, seconds: float, free: bool, alone: bool) -> None:
+        """An optimizer has stepped. free: no loop that leaves out turns by itself is the next around it; alone: nor any. seconds: for how long it is left as it is."""
         if self.retired:
             return
         if id(optimizer) != self.optimizer:
-            if self.notes is not None and self.turn < SAMPLES:
-                return  # two that step in turn
+            self.others += 1
+            if self.optimizer and self.others <= MOST_IN_TURN:
+                return
             self.optimizer, self.trainings = id(optimizer), self.trainings + 1
             self._begin()
+        self.others = 0
         frames = running(frame)
         if self.source is not None:
             generator, until = self.source
@@ -86,6 +95,7 @@ class Counters:
             if len(self.samples) >= SAMPLES:
                 self._know(frames)
             return
+        self.within_passes = alone and not self.open_ended
         self.turn, self.waits = self.turn + 1, self.waits - 1
         self._renew(frames, 0)
         if free and self.waits <= 0 and time.process_time() - self.since > seconds / self.trainings:
@@ -109,10 +119,40 @@ class Counters:
             return False
         code = self.source[0].gi_code
         lines = {line for _, line in dis.findlinestarts(code)}
-        return self.notes is None or self.notes.given_up or any(
-            question is not None and question.place[0] == code.co_filename and question.place[1] in lines and not question.came[answer]
-            for _, question, answer in self.notes.landings(self.turn - 1)
-        )
+        return self.notes is None or self.notes.given_up or any(q.place[0] == code.co_filename and q.place[1] in lines for q in self._to_come())
+
+    def _to_come(self):
+        """Tests that would have an answer further on that they never had."""
+        return [
+            question for turn, question, answer in self.notes.landings(self.turn - 1)
+            if question is not None and not question.came[answer] and self.tried.get((question, answer), 0) < MOST_TRIED and self._is_near(turn)
+        ]
+
+    def _is_near(self, turn):
+        """Whether a turn is of the pass that goes on, where those to come begin where the program's counters are by then."""
+        return not self.within_passes or self.room is None or turn - self.turn <= self.room
+
+    def come(self) -> bool:
+        """Whether something else comes by the counters in the pass or the training that goes on, or whether that is not known."""
+        return self.notes is None or self.notes.given_up or bool(self._to_come())
+
+    def open(self) -> bool:
+        """As come, of a training of which turns were left out as well."""
+        return not self.within_passes and self.come()
+
+    def pass_over(self, frames: Frames, steps: int | None) -> None:
+        """A pass over the loader that feeds the training ends so many steps early: they are counted, as the program counts them."""
+        if self.notes is None:
+            self.open_ended = call_stack.open_ended(set(frames.values()))
+        if not self.open_ended:
+            self.unsettled = self.unsettled or self.come()
+            if self.notes is not None and not self.retired:
+                self.set_forward(frames, steps or 0)
+
+    def hurry(self) -> bool:
+        """As come; they are not left as they are any more."""
+        self.since = float("-inf")
+        return not self.retired and self.spent <= MOST_LOOKING_SECONDS and not (self.notes is not None and self.notes.given_up) and self.come()
 
     def _know(self, frames):
         first, second = self.samples[:2]
@@ -120,6 +160,7 @@ class Counters:
         for one, other in zip(self.samples[1:], self.samples[2:]):
             strides = {path: stride for path, stride in strides.items() if path in other and other[path] - one[path] == stride}
         self.samples = []
+        self.open_ended = call_stack.open_ended(set(frames.values()))
         self.counters = {path: [stride, None] for path, stride in list(strides.items())[:MOST_COUNTERS]}
         self.notes = turn_numbers.Notes(range(turn_numbers.MOST_TURNS), own_files.is_users)
         self._renew(frames, 0)
@@ -155,7 +196,7 @@ class Counters:
         self.notes.sizes.clear()  # how far they go is not known
         landings = [l for l in self.notes.landings(self.turn - 1) if self.tried.get(l[1:], 0) < MOST_TRIED] if self.counters else []
         self.spent += time.process_time() - begin
-        landings = sorted(landings + self._on_the_way(landings), key=lambda landing: landing[0])
+        landings = sorted([l for l in landings + self._on_the_way(landings) if self._is_near(l[0])], key=lambda landing: landing[0])
         if not landings:
             return None
         self.landed = landings[0][1:], self.peak()
@@ -179,7 +220,7 @@ class Counters:
 
     def set_forward(self, frames: Frames, steps: int) -> None:
         if steps > 0:
-            self.left_out = True
+            self.left_out, self.left_out_steps = True, self.left_out_steps + steps
             self._renew(frames, steps)
 
     def retire(self, frame: FrameType | None) -> None:
@@ -199,7 +240,8 @@ def running(frame: FrameType | None) -> Frames:
         if frame is None:
             break
         if own_files.is_users(frame.f_code.co_filename):
-            found.setdefault(frame.f_code, frame)
+            if frame.f_code.co_flags & inspect.CO_NEWLOCALS:  # a module's own names are its globals
+                found.setdefault(frame.f_code, frame)
             found.setdefault(frame.f_globals.get("__name__"), frame)
         frame = frame.f_back
     return found

@@ -69,7 +69,7 @@ class Watch(watched.Watched):
         self.saves = decisions.Saves()
         self.steadiness = steady_state.Steadiness()
         self.flights = stream_use.Flights()
-        self.phases = epoch_cut.Phases(self.steadiness, self.fault)
+        self.phases = epoch_cut.Phases(self.steadiness, self.held, self.fault)
         self.children = background.Children(self.seconds)
         self.lapse = time_lapse.TimeLapse(self.seconds)
         self.loops = counting_loops.Loops(self.lapse, self.allocated_peak, self.held, self.fault)
@@ -168,6 +168,7 @@ class Watch(watched.Watched):
             self.loops.steps += 1
             if self.lapse.active:
                 self.looking(self.loops.stepped, optimizer, sys._getframe(2))
+                self.looking(self.phases.stepped, optimizer)
                 if self.loops.steps % OBSERVED_EVERY == 0:
                     self.looking(self.turns.observe, program_frames.running(sys._getframe(2)))
             count = self.optimizer_steps.get(optimizer, 0) + 1
@@ -342,7 +343,8 @@ class Watch(watched.Watched):
             self.fault(RuntimeError("lines"))
         looked = lines_not_run.Blocks(self.passed.lines, self.turns, self.loops.places(), self.networks)
         lines = program_frames.lines_of(program_frames.running_now(), self.lapse.failure)
-        looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or self.loops.counters.unsettled))
+        counters = self.loops.counters
+        looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or counters.unsettled or self.left_out() and counters.open()))
         if self.left_out() or not self.lapse.whole():
             looked.held(self.held_functions)
         if not self.lapse.whole():
