@@ -77,7 +77,7 @@ func BenchmarkOrders(b *testing.B) {
 		blocks := training(n)
 		for name, method := range map[string]func() *Layout{
 			"SmartPool": func() *Layout { return SmartPool(b.Context(), blocks) },
-			"skyline":   func() *Layout { return skyline(b.Context(), blocks, ranks(blocks, nil, "WA", nil)) },
+			"skyline":   func() *Layout { return skyline(b.Context(), blocks, newOrder(blocks), ranks(blocks, nil, "WA", nil)) },
 		} {
 			b.Run(fmt.Sprintf("%s/blocks=%d", name, n), func(b *testing.B) {
 				for b.Loop() {

@@ -2,10 +2,8 @@
 package layout
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // Block is a piece of memory that is needed from Start until before End.
@@ -42,9 +40,11 @@ func Check(blocks []Block) error {
 }
 
 // LiveBound is the largest sum of blocks that live at one time: no layout is lower.
-func LiveBound(blocks []Block) uint64 {
+func LiveBound(blocks []Block) uint64 { return liveBound(blocks, inTime(blocks)) }
+
+func liveBound(blocks []Block, order []int32) uint64 {
 	var live, peak uint64
-	for _, e := range inTime(blocks) {
+	for _, e := range order {
 		if e < 0 {
 			live -= blocks[^e].SizeBytes
 			continue
@@ -57,17 +57,17 @@ func LiveBound(blocks []Block) uint64 {
 
 // inTime are the beginnings and the ends of blocks in their order, ends first: i is the beginning of block i, ^i its end.
 func inTime(blocks []Block) []int32 {
-	order := make([]int32, 0, 2*len(blocks))
+	events := make([]keyed, 0, 2*len(blocks))
+	for i := len(blocks) - 1; i >= 0; i-- {
+		events = append(events, keyed{ascending(blocks[i].End), ^int32(i)})
+	}
 	for i := range blocks {
-		order = append(order, int32(i), ^int32(i))
+		events = append(events, keyed{ascending(blocks[i].Start), int32(i)})
 	}
-	at := func(e int32) int64 {
-		if e < 0 {
-			return blocks[^e].End
-		}
-		return blocks[e].Start
+	order := make([]int32, len(events))
+	for at, e := range sorted(events) {
+		order[at] = e.item
 	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(at(a), at(b)), cmp.Compare(a, b)) })
 	return order
 }
 

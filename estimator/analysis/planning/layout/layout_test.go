@@ -45,7 +45,7 @@ func TestEveryMethodGivesALayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		blocks := drawBlocks(t)
 		bound := LiveBound(blocks)
-		for _, l := range []*Layout{SmartPool(t.Context(), blocks), CnMem(t.Context(), blocks), skyline(t.Context(), blocks, ranks(blocks, nil, "WA", nil)), skyline(t.Context(), blocks, ranks(blocks, nil, "AW", nil))} {
+		for _, l := range []*Layout{SmartPool(t.Context(), blocks), CnMem(t.Context(), blocks), skyline(t.Context(), blocks, newOrder(blocks), ranks(blocks, nil, "WA", nil)), skyline(t.Context(), blocks, newOrder(blocks), ranks(blocks, nil, "AW", nil))} {
 			if err := l.Verify(blocks); err != nil || overlap(blocks, l.Offsets) {
 				t.Fatalf("%s: %v", l.Method, err)
 			}

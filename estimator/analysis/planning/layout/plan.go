@@ -1,12 +1,10 @@
 package layout
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"sync"
 )
 
@@ -53,7 +51,8 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 	if err := Check(blocks); err != nil {
 		return nil, err
 	}
-	r := &Result{LiveBoundBytes: LiveBound(blocks)}
+	inTime := newOrder(blocks)
+	r := &Result{LiveBoundBytes: liveBound(blocks, inTime.events)}
 	r.BoundBytes = r.LiveBoundBytes
 	r.Layout = Layout{Offsets: make([]uint64, len(blocks)), Method: "empty"}
 	if len(blocks) == 0 || r.BoundBytes == 0 {
@@ -63,11 +62,11 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 	// The published method takes longer than a pass. Of many blocks both run at once, since where a pass is not enough the other is wanted, too.
 	poolCtx, end := context.WithCancel(ctx)
 	defer end()
-	smartPool := sync.OnceValue(func() *Layout { return SmartPool(poolCtx, blocks) })
+	pool := sync.OnceValue(func() *Layout { return smartPool(poolCtx, blocks, inTime) })
 	keepSmartPool := func() {
-		if pool := smartPool(); pool != nil {
-			r.SmartPoolBytes = pool.HeightBytes
-			r.keep(pool)
+		if l := pool(); l != nil {
+			r.SmartPoolBytes = l.HeightBytes
+			r.keep(l)
 		}
 	}
 	switch {
@@ -75,7 +74,7 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 	case !o.OnlyGoal:
 		keepSmartPool()
 	case len(blocks) > maxSearchBlocks:
-		go smartPool()
+		go pool()
 	}
 	orders := []string{"WA", "AW"}
 	if o.AfterOnePass {
@@ -85,7 +84,7 @@ func Plan(ctx context.Context, blocks []Block, o Options) (*Result, error) {
 		if r.Optimal() || r.enough(o) || len(blocks) > maxSearchBlocks && r.HeightBytes-r.BoundBytes < r.BoundBytes/1000 {
 			break
 		}
-		if l := skyline(ctx, blocks, ranks(blocks, nil, order, nil)); l != nil {
+		if l := skyline(ctx, blocks, inTime, ranks(blocks, nil, order, nil)); l != nil {
 			r.keep(l)
 		}
 		if o.OnePass {
@@ -264,22 +263,20 @@ func ranksUnder(blocks []Block, p *problem, keys string, random *rand.Rand, unde
 			}
 		}
 	}
-	order := make([]int32, len(blocks))
-	for i := range order {
-		order[i] = int32(i)
+	// The first key counts most: it is sorted by last.
+	items := make([]keyed, len(blocks))
+	for i := range items {
+		items[i].item = int32(i)
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		x, y := &values[a], &values[b]
-		for k := range x {
-			if x[k] != y[k] {
-				return cmp.Compare(y[k], x[k])
-			}
+	for k := len(keys) - 1; k >= 0; k-- {
+		for at, e := range items {
+			items[at].key = falling(values[e.item][k])
 		}
-		return cmp.Compare(a, b)
-	})
+		items = sorted(items)
+	}
 	rank := make([]int32, len(blocks))
-	for at, b := range order {
-		rank[b] = int32(at)
+	for at, e := range items {
+		rank[e.item] = int32(at)
 	}
 	return rank
 }

@@ -1,73 +1,95 @@
 package layout
 
-import (
-	"container/heap"
-	"context"
-	"slices"
-)
+import "context"
 
 // skyline fills the pool from the bottom up. At the lowest stretch of the outline, the block first in order among those that live within the stretch
 // is put down; when there is none, the stretch is raised to its lower neighbour. Each block costs one question to a tree over (start, end), so a million
 // blocks take seconds. It returns nil when ctx ends.
-func skyline(ctx context.Context, blocks []Block, rank []int32) *Layout {
+func skyline(ctx context.Context, blocks []Block, o *order, rank []int32) *Layout {
 	l := &Layout{Offsets: make([]uint64, len(blocks)), Method: "skyline"}
 	if len(blocks) == 0 {
 		return l
 	}
-	tree := newPointTree(blocks, rank)
-	first := stretch{from: blocks[0].Start, to: blocks[0].End, prev: -1, next: -1}
-	for _, b := range blocks {
-		first.from, first.to = min(first.from, b.Start), max(first.to, b.End)
-	}
-	o := outline{parts: []stretch{first}}
-	heap.Push(&o, int32(0))
+	tree := newPointTree(o.lives, rank)
+	line := outline{parts: make([]stretch, 0, 4*len(blocks))}
+	line.link(stretch{from: 0, to: int32(o.moments - 1), next: -1}, -1)
 	for left := len(blocks); left > 0; {
 		if ctx.Err() != nil {
 			return nil
 		}
-		at := heap.Pop(&o).(int32)
-		s := o.parts[at]
+		at := line.pop()
+		s := &line.parts[at]
 		if s.gone {
 			continue
 		}
 		b := tree.take(s.from, s.to)
 		if b < 0 {
-			o.raise(at)
+			line.raise(at)
 			continue
 		}
 		left--
 		l.Offsets[b] = s.height
-		o.put(at, blocks[b].Start, blocks[b].End, s.height+blocks[b].SizeBytes)
+		line.put(at, o.lives[b], s.height+blocks[b].SizeBytes)
 	}
 	l.HeightBytes = height(blocks, l.Offsets)
 	return l
 }
 
-// stretch is a part of the outline: the pool is filled to height from one time to another.
+// stretch is a part of the outline: the pool is filled to height from one moment to another.
 type stretch struct {
-	from, to   int64
 	height     uint64
+	from, to   int32
 	prev, next int32
 	gone       bool
 }
 
-// outline is a heap of stretches, the lowest first.
+// outline is a line of stretches, and a heap of them, the lowest first.
 type outline struct {
 	parts []stretch
-	heap  []int32
+	heap  []low
 }
 
-func (o *outline) Len() int { return len(o.heap) }
-func (o *outline) Less(i, j int) bool {
-	a, b := &o.parts[o.heap[i]], &o.parts[o.heap[j]]
+// low is a stretch in the heap.
+type low struct {
+	height   uint64
+	from, at int32
+}
+
+func (a low) before(b low) bool {
 	return a.height < b.height || a.height == b.height && a.from < b.from
 }
-func (o *outline) Swap(i, j int) { o.heap[i], o.heap[j] = o.heap[j], o.heap[i] }
-func (o *outline) Push(x any)    { o.heap = append(o.heap, x.(int32)) }
-func (o *outline) Pop() any {
-	last := o.heap[len(o.heap)-1]
+
+func (o *outline) push(l low) {
+	o.heap = append(o.heap, l)
+	i := len(o.heap) - 1
+	for ; i > 0 && l.before(o.heap[(i-1)/2]); i = (i - 1) / 2 {
+		o.heap[i] = o.heap[(i-1)/2]
+	}
+	o.heap[i] = l
+}
+
+func (o *outline) pop() (at int32) {
+	first, last := o.heap[0], o.heap[len(o.heap)-1]
 	o.heap = o.heap[:len(o.heap)-1]
-	return last
+	i := 0
+	for {
+		next := 2*i + 1
+		if next >= len(o.heap) {
+			break
+		}
+		if next+1 < len(o.heap) && o.heap[next+1].before(o.heap[next]) {
+			next++
+		}
+		if !o.heap[next].before(last) {
+			break
+		}
+		o.heap[i] = o.heap[next]
+		i = next
+	}
+	if i < len(o.heap) {
+		o.heap[i] = last
+	}
+	return first.at
 }
 
 // replace puts new stretches where one was.
@@ -106,7 +128,7 @@ func (o *outline) link(s stretch, prev int32) int32 {
 	if prev >= 0 {
 		o.parts[prev].next = at
 	}
-	heap.Push(o, at)
+	o.push(low{s.height, s.from, at})
 	return at
 }
 
@@ -123,25 +145,31 @@ func (o *outline) raise(at int32) {
 	o.replace(at, s)
 }
 
-func (o *outline) put(at int32, from, to int64, height uint64) {
+func (o *outline) put(at int32, l life, height uint64) {
 	s := o.parts[at]
 	left, middle, right := s, s, s
-	left.to, right.from = from, to
-	middle.from, middle.to, middle.height = from, to, height
+	left.to, right.from = l.from, l.to
+	middle.from, middle.to, middle.height = l.from, l.to, height
 	o.replace(at, left, middle, right)
 }
 
-// pointTree finds the block first in order among those whose life lies within a stretch of time: a k-d tree over (start, end).
+// pointTree finds the block first in order among those whose life lies within a stretch of time: a k-d tree over (from, to).
 type pointTree struct {
-	blocks []Block
-	rank   []int32
-	items  []int32 // by place in the tree
+	points []point // by place in the tree
+	place  []int32 // by rank
+	leaf   []int32 // by place: the node that it is in
+	first  []int32 // by leaf: the place that it begins with
 	nodes  []pointNode
 }
 
+type point struct {
+	life
+	rank, block int32
+}
+
 type pointNode struct {
-	minStart, maxStart, minEnd, maxEnd int64
-	best                               int32 // lowest rank left below
+	minFrom, maxFrom, minTo, maxTo int32
+	best                           int32 // lowest rank left below
 }
 
 const (
@@ -149,56 +177,65 @@ const (
 	noRank   = int32(1<<31 - 1)
 )
 
-func newPointTree(blocks []Block, rank []int32) *pointTree {
-	t := &pointTree{blocks: blocks, rank: slices.Clone(rank), items: make([]int32, len(blocks))}
-	for i := range t.items {
-		t.items[i] = int32(i)
-	}
+func newPointTree(lives []life, rank []int32) *pointTree {
+	n := len(lives)
 	size := 1
-	for leaves := (len(blocks) + leafSize - 1) / leafSize; size < leaves; size *= 2 {
+	for leaves := (n + leafSize - 1) / leafSize; size < leaves; size *= 2 {
 	}
-	t.nodes = make([]pointNode, 2*size)
-	t.build(1, 0, len(blocks), true)
+	t := &pointTree{points: make([]point, n), place: make([]int32, n), leaf: make([]int32, n), first: make([]int32, size+1), nodes: make([]pointNode, 2*size)}
+	for i, l := range lives {
+		t.points[i] = point{l, rank[i], int32(i)}
+	}
+	t.build(1, 0, n, true)
+	t.first[size] = int32(n)
+	for at := range t.points {
+		t.place[t.points[at].rank] = int32(at)
+	}
 	return t
 }
 
-func (t *pointTree) build(node, from, to int, byStart bool) {
-	n := pointNode{minStart: 1<<63 - 1, maxStart: -1 << 63, minEnd: 1<<63 - 1, maxEnd: -1 << 63, best: noRank}
-	for _, i := range t.items[from:to] {
-		b := &t.blocks[i]
-		n.minStart, n.maxStart = min(n.minStart, b.Start), max(n.maxStart, b.Start)
-		n.minEnd, n.maxEnd = min(n.minEnd, b.End), max(n.maxEnd, b.End)
-		n.best = min(n.best, t.rank[i])
-	}
-	t.nodes[node] = n
-	if 2*node >= len(t.nodes) {
+func (t *pointTree) build(node, low, high int, byFrom bool) {
+	size := len(t.nodes) / 2
+	if node >= size {
+		n := pointNode{minFrom: noRank, maxFrom: -1, minTo: noRank, maxTo: -1, best: noRank}
+		for at := low; at < high; at++ {
+			p := &t.points[at]
+			n.minFrom, n.maxFrom = min(n.minFrom, p.from), max(n.maxFrom, p.from)
+			n.minTo, n.maxTo = min(n.minTo, p.to), max(n.maxTo, p.to)
+			n.best = min(n.best, p.rank)
+			t.leaf[at] = int32(node)
+		}
+		t.nodes[node], t.first[node-size] = n, int32(low)
 		return
 	}
-	middle := (from + to) / 2
-	divide(t.items[from:to], middle-from, func(i int32) int64 {
-		if byStart {
-			return t.blocks[i].Start
-		}
-		return t.blocks[i].End
-	})
-	t.build(2*node, from, middle, !byStart)
-	t.build(2*node+1, middle, to, !byStart)
+	middle := (low + high) / 2
+	divide(t.points[low:high], middle-low, byFrom)
+	t.build(2*node, low, middle, !byFrom)
+	t.build(2*node+1, middle, high, !byFrom)
+	a, b := &t.nodes[2*node], &t.nodes[2*node+1]
+	t.nodes[node] = pointNode{min(a.minFrom, b.minFrom), max(a.maxFrom, b.maxFrom), min(a.minTo, b.minTo), max(a.maxTo, b.maxTo), min(a.best, b.best)}
 }
 
-// divide puts the first items by a key before the others; equal ones may come on either side.
-func divide(items []int32, first int, key func(int32) int64) {
-	for low, high := 0, len(items)-1; low < high; {
-		pivot := key(items[(low+high)/2])
+// divide puts the points that come first by from, or by to, before the others; equal ones may come on either side.
+func divide(points []point, first int, byFrom bool) {
+	key := func(p *point) int32 {
+		if byFrom {
+			return p.from
+		}
+		return p.to
+	}
+	for low, high := 0, len(points)-1; low < high; {
+		pivot := key(&points[(low+high)/2])
 		i, j := low, high
 		for i <= j {
-			for key(items[i]) < pivot {
+			for key(&points[i]) < pivot {
 				i++
 			}
-			for key(items[j]) > pivot {
+			for key(&points[j]) > pivot {
 				j--
 			}
 			if i <= j {
-				items[i], items[j] = items[j], items[i]
+				points[i], points[j] = points[j], points[i]
 				i++
 				j--
 			}
@@ -215,29 +252,40 @@ func divide(items []int32, first int, key func(int32) int64) {
 }
 
 // take removes the block first in order that lives within [from, to), or returns -1.
-func (t *pointTree) take(from, to int64) int32 {
+func (t *pointTree) take(from, to int32) (block int32) {
 	best := noRank
 	t.find(1, from, to, &best)
 	if best == noRank {
 		return -1
 	}
-	return t.remove(1, 0, len(t.items), from, to, best)
+	at := t.place[best]
+	t.points[at].rank = noRank
+	node := t.leaf[at]
+	leaf := int(node) - len(t.nodes)/2
+	left := noRank
+	for _, p := range t.points[t.first[leaf]:t.first[leaf+1]] {
+		left = min(left, p.rank)
+	}
+	t.nodes[node].best = left
+	for node /= 2; node > 0 && t.nodes[node].best == best; node /= 2 {
+		t.nodes[node].best = min(t.nodes[2*node].best, t.nodes[2*node+1].best)
+	}
+	return t.points[at].block
 }
 
-func (t *pointTree) find(node int, from, to int64, best *int32) {
+func (t *pointTree) find(node int, from, to int32, best *int32) {
 	n := &t.nodes[node]
-	if n.best >= *best || n.maxStart < from || n.minEnd > to {
+	if n.best >= *best || n.maxFrom < from || n.minTo > to {
 		return
 	}
-	if n.minStart >= from && n.maxEnd <= to {
+	if n.minFrom >= from && n.maxTo <= to {
 		*best = n.best
 		return
 	}
-	if 2*node >= len(t.nodes) {
-		low, high := t.leaf(node)
-		for _, i := range t.items[low:high] {
-			if t.rank[i] < *best && t.blocks[i].Start >= from && t.blocks[i].End <= to {
-				*best = t.rank[i]
+	if size := len(t.nodes) / 2; node >= size {
+		for _, p := range t.points[t.first[node-size]:t.first[node-size+1]] {
+			if p.rank < *best && p.from >= from && p.to <= to {
+				*best = p.rank
 			}
 		}
 		return
@@ -248,47 +296,4 @@ func (t *pointTree) find(node int, from, to int64, best *int32) {
 	}
 	t.find(a, from, to, best)
 	t.find(b, from, to, best)
-}
-
-// leaf gives the items of a leaf, by walking the halvings that made it.
-func (t *pointTree) leaf(node int) (low, high int) {
-	low, high = 0, len(t.items)
-	depth := 0
-	for n := node; n > 1; n /= 2 {
-		depth++
-	}
-	for d := depth - 1; d >= 0; d-- {
-		middle := (low + high) / 2
-		if node>>d&1 == 0 {
-			high = middle
-		} else {
-			low = middle
-		}
-	}
-	return low, high
-}
-
-func (t *pointTree) remove(node, low, high int, from, to int64, rank int32) int32 {
-	n := &t.nodes[node]
-	if n.best > rank || n.maxStart < from || n.minEnd > to {
-		return -1
-	}
-	if 2*node >= len(t.nodes) {
-		found := int32(-1)
-		n.best = noRank
-		for _, i := range t.items[low:high] {
-			if t.rank[i] == rank && found < 0 {
-				found, t.rank[i] = i, noRank
-			}
-			n.best = min(n.best, t.rank[i])
-		}
-		return found
-	}
-	middle := (low + high) / 2
-	found := t.remove(2*node, low, middle, from, to, rank)
-	if found < 0 {
-		found = t.remove(2*node+1, middle, high, from, to, rank)
-	}
-	n.best = min(t.nodes[2*node].best, t.nodes[2*node+1].best)
-	return found
 }

@@ -3,6 +3,7 @@ package layout
 import (
 	"cmp"
 	"context"
+	"math/bits"
 	"slices"
 )
 
@@ -13,35 +14,32 @@ const maxSmartPoolPairs = 1 << 24
 // that holds it between the placed blocks that live when it does, or on top. The gap below the lowest of them counts too: the published code forgets it.
 // It returns nil when there are too many pairs for it, or when ctx ends.
 func SmartPool(ctx context.Context, blocks []Block) *Layout {
-	if overlappingPairs(blocks) > maxSmartPoolPairs {
+	return smartPool(ctx, blocks, newOrder(blocks))
+}
+
+func smartPool(ctx context.Context, blocks []Block, o *order) *Layout {
+	if o.overlappingPairs() > maxSmartPoolPairs {
 		return nil
 	}
-	order := make([]int32, len(blocks))
-	for i := range order {
-		order[i] = int32(i)
+	bySize := make([]keyed, 0, len(blocks))
+	for _, e := range o.events {
+		if e >= 0 {
+			bySize = append(bySize, keyed{^blocks[e].SizeBytes, e})
+		}
 	}
-	slices.SortStableFunc(order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(blocks[b].SizeBytes, blocks[a].SizeBytes), cmp.Compare(blocks[a].Start, blocks[b].Start))
-	})
 	l := &Layout{Offsets: make([]uint64, len(blocks)), Method: "SmartPool"}
-	index := newIntervalIndex(blocks)
+	index, addresses := newIntervalIndex(o), newAddressOrder(blocks)
 	var near []span
-	for _, i := range order {
+	for _, next := range sorted(bySize) {
 		if ctx.Err() != nil {
 			return nil
 		}
-		b := blocks[i]
-		near = near[:0]
-		index.overlapping(b.Start, b.End, func(o int32) {
-			if at := l.Offsets[o]; blocks[o].SizeBytes > 0 {
-				near = append(near, span{at, at + blocks[o].SizeBytes})
-			}
-		})
-		slices.SortFunc(near, func(x, y span) int { return cmp.Compare(x.from, y.from) })
+		i, size := next.item, blocks[next.item].SizeBytes
+		near = index.overlapping(o.lives[i], near[:0])
 		var top, at uint64
 		gap, found := ^uint64(0), false
-		for _, r := range near {
-			if r.from > top && r.from-top >= b.SizeBytes && r.from-top < gap {
+		for _, r := range addresses.sort(near) {
+			if r.from > top && r.from-top >= size && r.from-top < gap {
 				gap, at, found = r.from-top, top, true
 			}
 			top = max(top, r.to)
@@ -50,83 +48,115 @@ func SmartPool(ctx context.Context, blocks []Block) *Layout {
 			at = top
 		}
 		l.Offsets[i] = at
-		index.add(i)
+		if size > 0 {
+			index.add(i, span{at, at + size})
+		}
 	}
 	l.HeightBytes = height(blocks, l.Offsets)
 	return l
 }
 
-// overlappingPairs counts the pairs of blocks that live at one time: for each start, the blocks that are live then.
-func overlappingPairs(blocks []Block) (pairs int) {
-	starts, ends := make([]int64, len(blocks)), make([]int64, len(blocks))
-	for i, b := range blocks {
-		starts[i], ends[i] = b.Start, b.End
-	}
-	slices.Sort(starts)
-	slices.Sort(ends)
-	ended := 0
-	for i, s := range starts {
-		for ended < len(ends) && ends[ended] <= s {
-			ended++
-		}
-		pairs += i - ended
-	}
-	return pairs
-}
-
 type span struct{ from, to uint64 }
 
-// intervalIndex answers which of the blocks added so far live at some time of an interval: a segment tree over the starts and a list by node.
+// addressOrder sorts spans by where they begin. An address, without the low bits that are zero in all sizes, and a place in the list share a word: words sort quickly.
+type addressOrder struct {
+	low, place int // bits; no place: there is no room for it
+	words      []uint64
+	spans      []span
+}
+
+func newAddressOrder(blocks []Block) *addressOrder {
+	all, sum := uint64(0), uint64(0)
+	for _, b := range blocks {
+		all |= b.SizeBytes
+		sum += b.SizeBytes
+	}
+	a := &addressOrder{}
+	if place := bits.Len(uint(len(blocks))); all > 0 && bits.Len64(sum)-bits.TrailingZeros64(all)+place <= 64 {
+		a.low, a.place = bits.TrailingZeros64(all), place
+	}
+	return a
+}
+
+// sort gives the spans in order, in a list that the next call uses again.
+func (a *addressOrder) sort(spans []span) []span {
+	if a.place == 0 {
+		slices.SortFunc(spans, func(x, y span) int { return cmp.Compare(x.from, y.from) })
+		return spans
+	}
+	a.words, a.spans = a.words[:0], a.spans[:0]
+	for i, s := range spans {
+		a.words = append(a.words, s.from>>a.low<<a.place|uint64(i))
+	}
+	slices.Sort(a.words)
+	for _, w := range a.words {
+		a.spans = append(a.spans, spans[w&(1<<a.place-1)])
+	}
+	return a.spans
+}
+
+// intervalIndex answers which of the blocks added so far live at some time of an interval: a segment tree over the starts.
 type intervalIndex struct {
-	blocks []Block
-	order  []int32 // blocks by start
-	place  []int32 // by block: where it is in order
-	latest []int64 // by node: the latest end of those added below it
+	lives  []life
+	begun  []int32 // by moment: how many blocks start before it
+	place  []int32 // by block: how many start before it does
+	spans  []span  // by place: where it was put
+	latest []int32 // by node: the latest end of those added below it
 	leaves int
 }
 
-func newIntervalIndex(blocks []Block) *intervalIndex {
-	x := &intervalIndex{blocks: blocks, order: make([]int32, len(blocks)), place: make([]int32, len(blocks)), leaves: 1}
-	for i := range x.order {
-		x.order[i] = int32(i)
+// intervalLeaf is how many blocks are looked at one after the other.
+const intervalLeaf = 8
+
+func newIntervalIndex(o *order) *intervalIndex {
+	n := len(o.lives)
+	x := &intervalIndex{lives: o.lives, begun: make([]int32, o.moments+1), place: make([]int32, n), spans: make([]span, n), leaves: intervalLeaf}
+	at := int32(0)
+	for _, e := range o.events {
+		if e >= 0 {
+			x.place[e] = at
+			at++
+			x.begun[o.lives[e].from+1] = at
+		}
 	}
-	slices.SortFunc(x.order, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(blocks[a].Start, blocks[b].Start), cmp.Compare(a, b))
-	})
-	for at, b := range x.order {
-		x.place[b] = int32(at)
+	for m := 1; m < len(x.begun); m++ {
+		x.begun[m] = max(x.begun[m], x.begun[m-1])
 	}
-	for x.leaves < len(blocks) {
+	for x.leaves < n {
 		x.leaves *= 2
 	}
-	x.latest = make([]int64, 2*x.leaves)
+	x.latest = make([]int32, 2*x.leaves)
 	for i := range x.latest {
-		x.latest[i] = -1 << 63
+		x.latest[i] = -1
 	}
 	return x
 }
 
-func (x *intervalIndex) add(b int32) {
-	for n := x.leaves + int(x.place[b]); n > 0 && x.latest[n] < x.blocks[b].End; n /= 2 {
-		x.latest[n] = x.blocks[b].End
+func (x *intervalIndex) add(b int32, where span) {
+	x.spans[x.place[b]] = where
+	for n := x.leaves + int(x.place[b]); n > 0 && x.latest[n] < x.lives[b].to; n /= 2 {
+		x.latest[n] = x.lives[b].to
 	}
 }
 
-// overlapping calls see for each added block with a moment in [from, to): those that start before to and end after from.
-func (x *intervalIndex) overlapping(from, to int64, see func(b int32)) {
-	before, _ := slices.BinarySearchFunc(x.order, to, func(b int32, t int64) int { return cmp.Compare(x.blocks[b].Start, t) })
-	x.walk(1, 0, x.leaves, before, from, see)
+// overlapping appends where each added block with a moment of a life is: those that start before it ends and end after it begins.
+func (x *intervalIndex) overlapping(l life, near []span) []span {
+	return x.walk(1, 0, x.leaves, int(x.begun[l.to]), l.from, near)
 }
 
-func (x *intervalIndex) walk(node, low, high, before int, from int64, see func(b int32)) {
+func (x *intervalIndex) walk(node, low, high, before int, from int32, near []span) []span {
 	if low >= before || x.latest[node] <= from {
-		return
+		return near
 	}
-	if high-low == 1 {
-		see(x.order[low])
-		return
+	if high-low == intervalLeaf {
+		for at := low; at < min(high, before); at++ {
+			if x.latest[x.leaves+at] > from {
+				near = append(near, x.spans[at])
+			}
+		}
+		return near
 	}
 	middle := (low + high) / 2
-	x.walk(2*node, low, middle, before, from, see)
-	x.walk(2*node+1, middle, high, before, from, see)
+	near = x.walk(2*node, low, middle, before, from, near)
+	return x.walk(2*node+1, middle, high, before, from, near)
 }

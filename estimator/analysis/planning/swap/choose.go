@@ -1,9 +1,10 @@
 package swap
 
 import (
-	"cmp"
 	"context"
 	"slices"
+
+	"github.com/gresize/gresize/estimator/analysis/planning/layout"
 )
 
 // chooser takes absences one after the other: at the highest load, the one with the best score of those that lower it. The cost of a choice grows with the
@@ -11,26 +12,23 @@ import (
 type chooser struct {
 	all   []Absence
 	load  *overTree
-	size  int       // leaves of the tree of absences
-	from  []int32   // by node: where its heap begins
-	end   []int32   // by node: where what is left of it ends
-	heap  []entry   // absences by node
-	score []float64 // by absence: its score when it was last looked at; it never rises
-	round []int32   // by absence: the choice for which it was last looked at
+	size  int         // leaves of the tree of absences
+	from  []int32     // by node: where its heap begins
+	end   []int32     // by node: where what is left of it ends
+	heap  heap[entry] // absences by node
+	score []float64   // by absence: its score when it was last looked at; it never rises
+	round []int32     // by absence: the choice for which it was last looked at
 	taken []bool
 }
 
 // newChooser hangs absences up by their scores.
-func newChooser(s *situation, all []Absence, scores []float64) *chooser {
+func newChooser(s *situation, scores []float64) *chooser {
+	all := s.absences
 	c := &chooser{all: all, load: newOverTree(s.load, s.job.StepNanos, s.target), size: 1, score: scores, round: make([]int32, len(all)), taken: make([]bool, len(all))}
 	for c.size < len(s.load) {
 		c.size *= 2
 	}
-	order := make([]int32, len(all))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int { return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(a, b)) })
+	order := layout.ByFalling(scores)
 	c.from = make([]int32, 2*c.size+1)
 	for _, i := range order {
 		c.nodes(all[i], func(node int) { c.from[node+1]++ })
@@ -39,7 +37,7 @@ func newChooser(s *situation, all []Absence, scores []float64) *chooser {
 		c.from[n] += c.from[n-1]
 	}
 	c.end = slices.Clone(c.from[:2*c.size])
-	c.heap = make([]entry, c.from[2*c.size])
+	c.heap = make(heap[entry], c.from[2*c.size])
 	for _, i := range order { // in order, so that each part is a heap
 		c.nodes(all[i], func(node int) {
 			c.heap[c.end[node]] = entry{scores[i], i}
@@ -98,27 +96,11 @@ func (c *chooser) first(node int) (entry, bool) {
 		default:
 			return *first, true
 		}
-		c.sink(c.heap[c.from[node]:c.end[node]])
+		if c.end[node] > c.from[node] {
+			c.heap[c.from[node]:c.end[node]].sink()
+		}
 	}
 	return entry{}, false
-}
-
-// sink puts the first of a heap where it belongs.
-func (c *chooser) sink(heap []entry) {
-	for at := 0; ; {
-		next := 2*at + 1
-		if next >= len(heap) {
-			return
-		}
-		if next+1 < len(heap) && heap[next+1].before(heap[next]) {
-			next++
-		}
-		if !heap[next].before(heap[at]) {
-			return
-		}
-		heap[at], heap[next] = heap[next], heap[at]
-		at = next
-	}
 }
 
 // take chooses until the load is nowhere above the target, nothing lowers its peak, or ctx ends. rescore, where it is not nil, is the score of an absence with

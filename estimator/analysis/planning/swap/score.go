@@ -1,15 +1,15 @@
 package swap
 
 import (
-	"cmp"
 	"context"
-	"slices"
+
+	"github.com/gresize/gresize/estimator/analysis/planning/layout"
 )
 
 // Policy chooses absences for a target.
 type Policy struct {
 	Name   string
-	choose func(ctx context.Context, j *Job, target uint64, link Link) []Absence
+	choose func(ctx context.Context, s *situation) []Absence
 }
 
 // Policies are the four published scores, their sum of ranks, a score that buys relief at the least traffic, and no choice beforehand: then what is used
@@ -21,27 +21,21 @@ var Policies = []Policy{
 	{"SWDOA", submodular(func(_ Absence, weight, _, _ float64) float64 { return weight })},
 	{"ranks", static(ranks)},
 	{"relief", submodular(relief)},
-	{"on demand", func(context.Context, *Job, uint64, Link) []Absence { return nil }},
+	{"on demand", func(context.Context, *situation) []Absence { return nil }},
 }
 
 // situation is what a score may look at.
 type situation struct {
-	job    *Job
+	*course
 	link   Link
 	target int64
-	load   []int64
-	// began is when each step begins without swapping.
-	began []int64
 	// over is, summed up to each step, how far the load is over the target, times the time it lasts.
 	over []float64
 }
 
-func look(j *Job, target uint64, link Link) *situation {
-	s := &situation{job: j, link: link, target: int64(target), load: j.load(), began: make([]int64, len(j.StepNanos)+1), over: make([]float64, len(j.StepNanos)+1)}
-	for i, n := range j.StepNanos {
-		s.began[i+1] = s.began[i] + n
-	}
-	for i, n := range j.StepNanos {
+func look(c *course, target uint64, link Link) *situation {
+	s := &situation{course: c, link: link, target: int64(target), over: make([]float64, len(c.job.StepNanos)+1)}
+	for i, n := range c.job.StepNanos {
 		s.over[i+1] = s.over[i] + float64(max(s.load[i]-s.target, 0))*float64(n)
 	}
 	return s
@@ -77,13 +71,11 @@ func weights(s *situation, all []Absence) []float64 {
 // ranks adds the places that the other three give.
 func ranks(s *situation, all []Absence) []float64 {
 	sum := make([]float64, len(all))
-	order := make([]int, len(all))
 	for _, scores := range [][]float64{durations(s, all), areas(s, all), weights(s, all)} {
-		for i := range order {
-			order[i] = i
+		for i := range scores {
+			scores[i] = -scores[i]
 		}
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[a], scores[b]) })
-		for place, i := range order {
+		for place, i := range layout.ByFalling(scores) {
 			sum[i] += float64(place)
 		}
 	}
@@ -107,24 +99,20 @@ func relief(_ Absence, weight, duration, size float64) float64 {
 }
 
 // static takes absences in the order of a score that is worked out once.
-func static(score func(s *situation, all []Absence) []float64) func(context.Context, *Job, uint64, Link) []Absence {
-	return func(ctx context.Context, j *Job, target uint64, link Link) []Absence {
-		s := look(j, target, link)
-		all := j.absences()
-		return newChooser(s, all, score(s, all)).take(ctx, s, nil)
+func static(score func(s *situation, all []Absence) []float64) func(context.Context, *situation) []Absence {
+	return func(ctx context.Context, s *situation) []Absence {
+		return newChooser(s, score(s, s.absences)).take(ctx, s, nil)
 	}
 }
 
 // submodular works the score out again after every choice, with the load that is left: it can only have fallen, so that only those that come first by what they
 // were are looked at.
-func submodular(score func(a Absence, weight, duration, size float64) float64) func(context.Context, *Job, uint64, Link) []Absence {
-	return func(ctx context.Context, j *Job, target uint64, link Link) []Absence {
-		s := look(j, target, link)
-		all := j.absences()
+func submodular(score func(a Absence, weight, duration, size float64) float64) func(context.Context, *situation) []Absence {
+	return func(ctx context.Context, s *situation) []Absence {
 		rescore := func(a Absence, weight float64) float64 {
-			return score(a, weight, s.duration(a), float64(j.Blocks[a.Block].SizeBytes))
+			return score(a, weight, s.duration(a), float64(s.job.Blocks[a.Block].SizeBytes))
 		}
-		scores := each(all, func(a Absence) float64 { return rescore(a, s.weight(a)) })
-		return newChooser(s, all, scores).take(ctx, s, rescore)
+		scores := each(s.absences, func(a Absence) float64 { return rescore(a, s.weight(a)) })
+		return newChooser(s, scores).take(ctx, s, rescore)
 	}
 }

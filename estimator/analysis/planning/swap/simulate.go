@@ -1,14 +1,14 @@
 package swap
 
 import (
-	"container/heap"
 	"context"
+	"slices"
 )
 
 // machine carries a job out on a card of target bytes: one thread of steps, one copy engine for each direction. A step begins when what it uses is there and
 // what it makes has room; waiting moves everything after it.
 type machine struct {
-	job    *Job
+	*course
 	link   Link
 	target uint64
 	plan   *Plan
@@ -17,11 +17,11 @@ type machine struct {
 	used            uint64 // on the card, transfers under way included
 	host            uint64
 	outFree, inFree int64
-	leaving         []int32 // blocks on their way out, in order
-	away            returns // blocks that are out, by the step that wants them back
+	leaving         []int32    // blocks on their way out, in order
+	away            heap[trip] // blocks that are out, by the step that wants them back
 	state           []state
-	far             farthest
-	next            []int32 // by block: index of the next access
+	far             heap[use] // uses to come; a block that has left or was used since has an entry that says nothing any more
+	next            []int32   // by block: index of the next access
 	planned         *loadTree
 }
 
@@ -33,55 +33,81 @@ type state struct {
 	arrives     int64
 }
 
-// farthest is a heap of uses to come, the farthest ahead first, and the largest block of those. A block that has left or was used since has an entry that says
-// nothing any more.
-type farthest []use
-
+// use is a block on the card and when it is used next.
 type use struct {
 	step, block int32
 	bytes       uint64
 }
 
-func (f farthest) Len() int { return len(f) }
-func (f farthest) Less(i, j int) bool {
-	a, b := &f[i], &f[j]
-	if a.step != b.step {
-		return a.step > b.step
+// before: the farthest ahead first, and the largest block of those.
+func (a use) before(b use) bool {
+	return a.step > b.step || a.step == b.step && (a.bytes > b.bytes || a.bytes == b.bytes && a.block < b.block)
+}
+
+// trip is a move of a block that is out, and the step that wants it back.
+type trip struct{ step, block, move int32 }
+
+func (a trip) before(b trip) bool {
+	return a.step < b.step || a.step == b.step && a.block < b.block
+}
+
+// heap has at its top what comes before all others.
+type heap[T interface{ before(T) bool }] []T
+
+func (h *heap[T]) push(x T) {
+	all := append(*h, x)
+	i := len(all) - 1
+	for ; i > 0 && x.before(all[(i-1)/2]); i = (i - 1) / 2 {
+		all[i] = all[(i-1)/2]
 	}
-	return a.bytes > b.bytes || a.bytes == b.bytes && a.block < b.block
-}
-func (f farthest) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
-func (f *farthest) Push(x any)   { *f = append(*f, x.(use)) }
-func (f *farthest) Pop() any {
-	last := (*f)[len(*f)-1]
-	*f = (*f)[:len(*f)-1]
-	return last
+	all[i], *h = x, all
 }
 
-// returns is a heap of trips by the step that wants them.
-type returns struct {
-	moves *[]Move
-	heap  []int32
+func (h *heap[T]) pop() {
+	last := (*h)[len(*h)-1]
+	all := (*h)[:len(*h)-1]
+	if *h = all; len(all) > 0 {
+		all[0] = last
+		all.sink()
+	}
 }
 
-func (r *returns) Len() int { return len(r.heap) }
-func (r *returns) Less(i, j int) bool {
-	a, b := (*r.moves)[r.heap[i]], (*r.moves)[r.heap[j]]
-	return a.ForStep < b.ForStep || a.ForStep == b.ForStep && a.Block < b.Block
-}
-func (r *returns) Swap(i, j int) { r.heap[i], r.heap[j] = r.heap[j], r.heap[i] }
-func (r *returns) Push(x any)    { r.heap = append(r.heap, x.(int32)) }
-func (r *returns) Pop() any {
-	last := r.heap[len(r.heap)-1]
-	r.heap = r.heap[:len(r.heap)-1]
-	return last
+// sink puts the first where it belongs.
+func (h heap[T]) sink() {
+	x, i := h[0], 0
+	for next := 1; next < len(h); next = 2*i + 1 {
+		if next+1 < len(h) && h[next+1].before(h[next]) {
+			next++
+		}
+		if !h[next].before(x) {
+			break
+		}
+		h[i] = h[next]
+		i = next
+	}
+	h[i] = x
 }
 
 // simulate runs the job with the chosen absences, or until ctx ends.
-func simulate(ctx context.Context, j *Job, chosen []Absence, target uint64, link Link) (*Plan, error) {
-	m := &machine{job: j, link: link, target: target, plan: &Plan{TargetBytes: target}, state: make([]state, len(j.Blocks)), next: make([]int32, len(j.Blocks))}
-	m.away.moves = &m.plan.Moves
-	starts, ends, uses, leave := m.schedule(chosen)
+func simulate(ctx context.Context, c *course, chosen []Absence, target uint64, link Link) (*Plan, error) {
+	j := c.job
+	m := &machine{course: c, link: link, target: target, plan: &Plan{TargetBytes: target}, state: make([]state, len(j.Blocks)), next: slices.Clone(c.first)}
+	m.plan.Begins = make([]int64, 0, len(j.StepNanos))
+	m.plan.Pieces = make([]Piece, 0, len(j.Blocks)+len(chosen))
+	leave := newBuckets(len(j.StepNanos))
+	for pass := range 2 {
+		for k, a := range chosen {
+			leave.add(pass, a.From, int32(k))
+		}
+		leave.turn(pass)
+	}
+	planned := slices.Clone(c.load)
+	for _, a := range chosen {
+		for i := a.From + 1; i < a.To; i++ {
+			planned[i] -= int64(j.Blocks[a.Block].SizeBytes)
+		}
+	}
+	m.planned = newLoadTree(planned)
 	for i := range m.state {
 		m.state[i].move = -1
 	}
@@ -90,22 +116,22 @@ func simulate(ctx context.Context, j *Job, chosen []Absence, target uint64, link
 			return nil, err
 		}
 		step := int32(i)
-		for _, b := range ends.at(step) {
+		for _, b := range m.ends.at(step) {
 			m.free(b)
 		}
 		m.settle()
-		for _, b := range uses.at(step) {
+		for _, b := range m.uses.at(step) {
 			if err := m.fetch(b, step); err != nil {
 				return nil, err
 			}
 		}
-		for _, b := range starts.at(step) {
+		for _, b := range m.starts.at(step) {
 			if _, err := m.room(j.Blocks[b].SizeBytes, step); err != nil {
 				return nil, err
 			}
 			m.arrive(b, m.now)
 		}
-		for _, b := range uses.at(step) {
+		for _, b := range m.uses.at(step) {
 			m.next[b]++
 			m.expect(b)
 		}
@@ -129,73 +155,6 @@ func simulate(ctx context.Context, j *Job, chosen []Absence, target uint64, link
 	return m.plan, nil
 }
 
-// schedule sorts by step what happens to blocks.
-func (m *machine) schedule(chosen []Absence) (starts, ends, uses, leave buckets) {
-	j := m.job
-	n := len(j.StepNanos)
-	starts, ends, uses, leave = newBuckets(n), newBuckets(n), newBuckets(n), newBuckets(n)
-	for pass := range 2 {
-		for i, b := range j.Blocks {
-			starts.add(pass, int32(b.Start), int32(i))
-			if b.End < int64(n) {
-				ends.add(pass, int32(b.End), int32(i))
-			}
-			for _, a := range j.Accesses[i] {
-				if int64(a) > b.Start {
-					uses.add(pass, a, int32(i))
-				}
-			}
-		}
-		for k, a := range chosen {
-			leave.add(pass, a.From, int32(k))
-		}
-		for _, b := range []*buckets{&starts, &ends, &uses, &leave} {
-			b.turn(pass)
-		}
-	}
-	for i, b := range j.Blocks {
-		if a := j.Accesses[i]; len(a) > 0 && int64(a[0]) == b.Start {
-			m.next[i] = 1
-		}
-	}
-	load := j.load()
-	for _, a := range chosen {
-		for i := a.From + 1; i < a.To; i++ {
-			load[i] -= int64(j.Blocks[a.Block].SizeBytes)
-		}
-	}
-	m.planned = newLoadTree(load)
-	return starts, ends, uses, leave
-}
-
-// buckets hold numbers by step, in two passes: count, then fill.
-type buckets struct {
-	from  []int32
-	items []int32
-}
-
-func newBuckets(steps int) buckets { return buckets{from: make([]int32, steps+2)} }
-
-func (b *buckets) add(pass int, step, item int32) {
-	if pass == 0 {
-		b.from[step+2]++
-		return
-	}
-	b.items[b.from[step+1]] = item
-	b.from[step+1]++
-}
-
-func (b *buckets) turn(pass int) {
-	if pass == 0 {
-		for i := 1; i < len(b.from); i++ {
-			b.from[i] += b.from[i-1]
-		}
-		b.items = make([]int32, b.from[len(b.from)-1])
-	}
-}
-
-func (b *buckets) at(step int32) []int32 { return b.items[b.from[step]:b.from[step+1]] }
-
 func (m *machine) arrive(b int32, since int64) {
 	s := &m.state[b]
 	s.on, s.since, s.move, s.arrives = true, since, -1, 0
@@ -209,7 +168,7 @@ func (m *machine) arrive(b int32, since int64) {
 // expect notes the next use of a block that may be moved.
 func (m *machine) expect(b int32) {
 	if accesses := m.job.Accesses[b]; m.state[b].on && int(m.next[b]) < len(accesses) && m.job.Blocks[b].SizeBytes >= MinBytes {
-		heap.Push(&m.far, use{accesses[m.next[b]], b, m.job.Blocks[b].SizeBytes})
+		m.far.push(use{accesses[m.next[b]], b, m.job.Blocks[b].SizeBytes})
 	}
 }
 
@@ -235,7 +194,7 @@ func (m *machine) settle() {
 		m.leaving = m.leaving[1:]
 		move := m.state[b].move
 		m.depart(b, m.plan.Moves[move].OutEnd)
-		heap.Push(&m.away, move)
+		m.away.push(trip{m.plan.Moves[move].ForStep, b, move})
 	}
 }
 
@@ -286,7 +245,7 @@ func (m *machine) victim(step int32) int32 {
 			}
 			return u.block
 		}
-		heap.Pop(&m.far)
+		m.far.pop()
 	}
 	return -1
 }
@@ -330,17 +289,17 @@ func (m *machine) bring(k int32) {
 
 // prefetch brings back what is wanted next, as long as it fits until it is used and the engine is idle.
 func (m *machine) prefetch(step int32) {
-	for len(m.away.heap) > 0 && m.inFree <= m.now {
-		k := m.away.heap[0]
+	for len(m.away) > 0 && m.inFree <= m.now {
+		k := m.away[0].move
 		move := &m.plan.Moves[k]
 		if m.state[move.Block].move != k {
-			heap.Pop(&m.away) // it was wanted before its turn
+			m.away.pop() // it was wanted before its turn
 			continue
 		}
 		if m.used+move.SizeBytes > m.target || m.planned.max(int(step), int(move.ForStep))+int64(move.SizeBytes) > int64(m.target) {
 			return
 		}
-		heap.Pop(&m.away)
+		m.away.pop()
 		m.planned.add(int(step), int(move.ForStep), int64(move.SizeBytes))
 		m.bring(k)
 	}

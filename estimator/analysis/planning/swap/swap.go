@@ -234,9 +234,9 @@ func Least(ctx context.Context, j *Job, slowdown float64, link Link) (targetByte
 	if err := errors.Join(j.Check(), link.check()); err != nil {
 		return 0, false, err
 	}
-	levels := j.levels()
+	c, levels := newCourse(j), j.levels()
 	within := func(at int) bool {
-		s := newSearch(j, levels, levels[at], link)
+		s := newSearch(c, levels, levels[at], link)
 		p, _, err := s.within(ctx, hurried, layout.Options{MaxNodes: -1, OnePass: len(j.Blocks) > largeJob})
 		if err == nil && float64(p.TotalNanos) <= slowdown*float64(p.BaseNanos) {
 			targetBytes, ok = levels[at], true
@@ -272,7 +272,7 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 		return nil, nil, err
 	}
 	// Addresses in one pass take a moment, a search for them minutes: what the pass finds is the answer where the search finds nothing, or has no time to.
-	s := newSearch(j, j.levels(), targetBytes, link)
+	s := newSearch(newCourse(j), j.levels(), targetBytes, link)
 	var quick *Plan
 	var quickOutcomes []Outcome
 	var err error
@@ -297,7 +297,7 @@ func Make(ctx context.Context, j *Job, targetBytes uint64, link Link, layoutNode
 
 // search is what is known of one target while plans for it are looked for.
 type search struct {
-	job    *Job
+	course *course
 	link   Link
 	target uint64
 	levels []uint64
@@ -314,8 +314,8 @@ type choice struct {
 }
 
 // newSearch begins one; levels are the job's, which do not depend on the target.
-func newSearch(j *Job, levels []uint64, targetBytes uint64, link Link) *search {
-	return &search{job: j, link: link, target: targetBytes, levels: levels, passed: map[int]choice{}, found: -1}
+func newSearch(c *course, levels []uint64, targetBytes uint64, link Link) *search {
+	return &search{course: c, link: link, target: targetBytes, levels: levels, passed: map[int]choice{}, found: -1}
 }
 
 // within is Make with one effort for addresses. The card is planned for a level, as if it were no larger, until what is on it at once is given addresses within the
@@ -325,7 +325,7 @@ func (s *search) within(ctx context.Context, how patience, effort layout.Options
 	top, _ := slices.BinarySearch(s.levels, s.target+1)
 	if top--; top < 0 {
 		// One step needs more: what it is says whoever plans for it.
-		_, outcomes, err := choose(ctx, s.job, s.target, s.link)
+		_, outcomes, err := choose(ctx, s.course, s.target, s.link)
 		return nil, outcomes, cmp.Or(err, errNoAddresses(s.target))
 	}
 	var outcomes []Outcome
@@ -335,7 +335,7 @@ func (s *search) within(ctx context.Context, how patience, effort layout.Options
 		effort, placing := effort, ctx
 		c, again := s.passed[at]
 		if effort.AfterOnePass = again; !again {
-			c.plan, c.outcomes, c.err = choose(ctx, s.job, s.levels[at], s.link)
+			c.plan, c.outcomes, c.err = choose(ctx, s.course, s.levels[at], s.link)
 		}
 		outcomes = c.outcomes
 		if need := (*NeedError)(nil); errors.As(c.err, &need) {
@@ -349,7 +349,7 @@ func (s *search) within(ctx context.Context, how patience, effort layout.Options
 			effort, placing = layout.Options{MaxNodes: -1}, context.WithoutCancel(ctx)
 		}
 		c.plan.TargetBytes, c.plan.tightened = s.target, at < top
-		height, err := c.plan.place(placing, s.job, effort)
+		height, err := c.plan.place(placing, s.course.job, effort)
 		if err != nil {
 			return nil, outcomes, err
 		}
@@ -405,8 +405,8 @@ const largeJob = 10_000
 // maxLevels is how many levels there are between the least that a step needs and the most that lives at once.
 const maxLevels = 256
 
-// levels are what the card is planned for, ascending: from what one step needs at least to what it needs without swapping.
-func (j *Job) levels() []uint64 {
+// Floor is what one step needs at least on the card: what it uses, and what cannot be moved.
+func (j *Job) Floor() uint64 {
 	need := make([]int64, len(j.StepNanos)+1)
 	stay := func(from, to int64, size uint64) {
 		need[from] += int64(size)
@@ -434,12 +434,17 @@ func (j *Job) levels() []uint64 {
 		sum += n
 		floor = max(floor, sum)
 	}
-	bound := layout.LiveBound(j.Blocks)
+	return uint64(floor)
+}
+
+// levels are what the card is planned for, ascending: from what one step needs at least to what it needs without swapping.
+func (j *Job) levels() []uint64 {
+	floor, bound := j.Floor(), layout.LiveBound(j.Blocks)
 	levels := make([]uint64, 0, maxLevels+1)
 	for k := range uint64(maxLevels + 1) {
-		high, low := bits.Mul64(bound-uint64(floor), k)
+		high, low := bits.Mul64(bound-floor, k)
 		step, _ := bits.Div64(high, low, maxLevels)
-		levels = append(levels, uint64(floor)+step)
+		levels = append(levels, floor+step)
 	}
 	return slices.Compact(levels)
 }
@@ -452,7 +457,7 @@ func Choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (*Plan, 
 	if err := link.check(); err != nil {
 		return nil, nil, err
 	}
-	return choose(ctx, j, targetBytes, link)
+	return choose(ctx, newCourse(j), targetBytes, link)
 }
 
 // Again carries the trips of a plan out in a job that takes other times, without addresses.
@@ -467,17 +472,17 @@ func Again(ctx context.Context, j *Job, p *Plan, link Link) (*Plan, error) {
 	for i, m := range p.Moves {
 		chosen[i] = Absence{Block: m.Block, From: m.AfterStep, To: m.ForStep}
 	}
-	return simulate(ctx, j, chosen, p.TargetBytes, link)
+	return simulate(ctx, newCourse(j), chosen, p.TargetBytes, link)
 }
 
 // choose has every score choose, simulates each choice, and takes the one that waits least.
-func choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (best *Plan, outcomes []Outcome, err error) {
+func choose(ctx context.Context, c *course, targetBytes uint64, link Link) (best *Plan, outcomes []Outcome, err error) {
 	type tried struct {
 		plan *Plan
 		err  error
 		cut  bool
 	}
-	tries := make([]tried, len(Policies))
+	tries, s := make([]tried, len(Policies)), look(c, targetBytes, link)
 	var group sync.WaitGroup
 	slots := make(chan struct{}, max(runtime.GOMAXPROCS(0), 1))
 	for i, policy := range Policies {
@@ -489,7 +494,7 @@ func choose(ctx context.Context, j *Job, targetBytes uint64, link Link) (best *P
 				group.Done()
 			}()
 			t := &tries[i]
-			t.plan, t.err = simulate(ctx, j, policy.choose(ctx, j, targetBytes, link), targetBytes, link)
+			t.plan, t.err = simulate(ctx, c, policy.choose(ctx, s), targetBytes, link)
 			t.cut = ctx.Err() != nil // what was chosen or simulated may be half done
 		}()
 	}

@@ -173,7 +173,7 @@ func TestChosenAsByLookingAtAll(t *testing.T) {
 		} {
 			var want []Absence
 			taken := make([]bool, len(all))
-			s := look(j, target, slowLink)
+			s := look(newCourse(j), target, slowLink)
 			for {
 				peak := 0
 				for i, l := range s.load {
@@ -200,7 +200,7 @@ func TestChosenAsByLookingAtAll(t *testing.T) {
 				}
 			}
 			policy := Policies[slices.IndexFunc(Policies, func(p Policy) bool { return p.Name == name })]
-			if got := policy.choose(t.Context(), j, target, slowLink); !slices.Equal(got, want) {
+			if got := policy.choose(t.Context(), look(newCourse(j), target, slowLink)); !slices.Equal(got, want) {
 				t.Fatalf("%s: %v, want %v", name, got, want)
 			}
 		}
