@@ -15,6 +15,7 @@ import (
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
+	"github.com/gresize/gresize/estimator/gpu/capture"
 	"github.com/gresize/gresize/estimator/probe"
 	"github.com/gresize/gresize/estimator/vgpu"
 	"github.com/gresize/gresize/internal/printable"
@@ -144,6 +145,11 @@ func (flags *runFlags) makePlan(cmd *cobra.Command, args []string) (plan *offloa
 	if flags.out != "" {
 		if err := canWrite(flags.out); err != nil {
 			return nil, "", usageError(fmt.Errorf("run: -o: %w", err))
+		}
+	}
+	if !flags.onlyPlan {
+		if err := cardHere(os.Environ()); err != nil {
+			return nil, "", err
 		}
 	}
 	progress := newProgressLine(cmd.ErrOrStderr(), flags.progress)
@@ -288,12 +294,23 @@ func start(plan *offload.Plan, path string, args []string, more ...string) error
 			return fmt.Errorf("run: the plan takes %s of pinned host memory, and this job may have %s: give it more (sbatch --mem), or plan for a larger --target",
 				quantity.Size(uint64(host.NeedBytes)), quantity.Size(uint64(host.HaveBytes)))
 		}
+		if err := cardHere(env); err != nil {
+			return err
+		}
 		if env, err = withPlan(plan, path, env); err != nil {
 			return err
 		}
 		env = append(env, more...)
 	}
 	return fmt.Errorf("run: %s: %w", program, syscall.Exec(program, args, env))
+}
+
+// cardHere is an error where the command would find no GPU.
+func cardHere(env []string) error {
+	if why := capture.Hidden(env); why != "" {
+		return fmt.Errorf("run: %s, and the command is started here: make the plan with --only-plan -o FILE, and start it on the node that has the card, such as with srun --gres=gpu:1 gresize run --plan FILE -- COMMAND", why)
+	}
+	return nil
 }
 
 // withPlan is an environment with the layer that carries a plan out.

@@ -67,6 +67,30 @@ func TestRunIsRefused(t *testing.T) {
 	}
 }
 
+// TestNoCardHere: where the command would find no GPU, it is not started, and what is said names the way out. A plan is made there all the same.
+func TestNoCardHere(t *testing.T) {
+	t.Setenv("CUDA_VISIBLE_DEVICES", "")
+	dir := t.TempDir()
+	plan, started := filepath.Join(dir, "job.plan"), filepath.Join(dir, "started")
+	data, err := json.Marshal(&offload.Plan{Schema: offload.Schema, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(plan, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--target", "1GiB"}, {"--plan", plan}} {
+		var out, errs bytes.Buffer
+		code := run(t.Context(), append(append([]string{"run"}, args...), "--", "touch", started), &out, &errs)
+		if code != exitError || !strings.Contains(errs.String(), "CUDA_VISIBLE_DEVICES= hides every GPU") || !strings.Contains(errs.String(), "--only-plan -o FILE") {
+			t.Errorf("%s: exit %d, %s%s", args, code, out.String(), errs.String())
+		}
+	}
+	if _, err := os.Stat(started); err == nil {
+		t.Error("the command was started")
+	}
+}
+
 // TestErrorsAreShort: a file of a stranger is not printed whole.
 func TestErrorsAreShort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "job.plan")

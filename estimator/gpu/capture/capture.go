@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -44,12 +45,42 @@ type NoGPUError struct {
 // devicePattern names the devices that NVIDIA's driver makes.
 const devicePattern = "/dev/nvidia[0-9]*"
 
-// withoutDevice says first what no Python can mend: that this machine has no GPU.
-func withoutDevice() string {
-	if found, err := filepath.Glob(devicePattern); err != nil || len(found) > 0 {
+// otherDevices are those by which a card is seen without: in WSL, and on boards whose GPU is part of the processor.
+var otherDevices = []string{"/dev/dxg", "/dev/nvhost*"}
+
+// Hidden says why a process with this environment sees no GPU of NVIDIA's on this machine; empty where it may see one, gresize's virtual one included.
+func Hidden(env []string) string { return hidden(env, "/") }
+
+func hidden(env []string, root string) string {
+	if value, set := variable(env, "CUDA_VISIBLE_DEVICES"); set && slices.Contains([]string{"", "-1", "NoDevFiles"}, strings.TrimSpace(value)) {
+		return "CUDA_VISIBLE_DEVICES=" + value + " hides every GPU"
+	}
+	if _, virtual := variable(env, "GRESIZE_VGPU_DIR"); virtual {
 		return ""
 	}
-	return "this machine shows no NVIDIA GPU (" + devicePattern + " is not there), run this on one that does; besides, "
+	for _, pattern := range append([]string{devicePattern}, otherDevices...) {
+		if found, err := filepath.Glob(filepath.Join(root, pattern)); err != nil || len(found) > 0 {
+			return ""
+		}
+	}
+	return "this machine shows no NVIDIA GPU (" + devicePattern + " is not there)"
+}
+
+func variable(env []string, name string) (value string, set bool) {
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value, set = v, true
+		}
+	}
+	return value, set
+}
+
+// withoutDevice says first what no Python can mend: that this machine has no GPU.
+func withoutDevice() string {
+	if why := hidden(nil, "/"); why != "" {
+		return why + ", run this on one that does; besides, "
+	}
+	return ""
 }
 
 func (e *NoGPUError) Error() string {

@@ -250,3 +250,38 @@ func TestAFirstStepThatFailedMeasuresNothing(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestHidden: no GPU is a fact only where none of the ways to one is there.
+func TestHidden(t *testing.T) {
+	with := func(names ...string) string {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if err := os.WriteFile(filepath.Join(root, "dev", name), nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return root
+	}
+	for name, c := range map[string]struct {
+		env  []string
+		root string
+		says string
+	}{
+		"a card":                    {nil, with("nvidia0", "nvidiactl"), ""},
+		"the driver and no card":    {nil, with("nvidiactl", "nvidia-uvm"), "shows no NVIDIA GPU"},
+		"nothing":                   {nil, with(), "shows no NVIDIA GPU"},
+		"WSL":                       {nil, with("dxg"), ""},
+		"a board":                   {nil, with("nvhost-gpu"), ""},
+		"the virtual one":           {[]string{"GRESIZE_VGPU_DIR=/lib"}, with(), ""},
+		"a card that Slurm hides":   {[]string{"CUDA_VISIBLE_DEVICES=NoDevFiles"}, with("nvidia0"), "CUDA_VISIBLE_DEVICES=NoDevFiles hides every GPU"},
+		"one that the user hides":   {[]string{"CUDA_VISIBLE_DEVICES=0", "CUDA_VISIBLE_DEVICES="}, with("nvidia0"), "hides every GPU"},
+		"one of several is visible": {[]string{"CUDA_VISIBLE_DEVICES=1"}, with("nvidia0", "nvidia1"), ""},
+	} {
+		if got := hidden(c.env, c.root); got != c.says && (c.says == "" || !strings.Contains(got, c.says)) {
+			t.Errorf("%s: %q, want %q", name, got, c.says)
+		}
+	}
+}
