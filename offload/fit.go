@@ -45,6 +45,10 @@ type Fitted struct {
 	Plan *Plan
 	// Carried is what the second run did.
 	Carried Carried
+	// SmallestBytes is about the smallest target that a plan is foreseen to fit; 0 where that was not looked for.
+	SmallestBytes int64
+	// Stays is what of an optimizer's state is not moved, and why; empty where nothing is known to stay.
+	Stays string
 	// StepSeconds is the time of a training step by the roofline of its operators; zero where it is not known.
 	StepSeconds utilization.Interval
 	// Planning is how long it took to plan, without the runs.
@@ -112,7 +116,7 @@ func Fit(ctx context.Context, q Request) (*Fitted, error) {
 	if err != nil {
 		return f, err
 	}
-	f.StepSeconds = r.times.step
+	f.StepSeconds, f.Stays = r.times.step, r.stays()
 	q.Tell("planning")
 	begin := time.Now()
 	var plans []*Plan
@@ -120,6 +124,12 @@ func Fit(ctx context.Context, q Request) (*Fitted, error) {
 		plans, err = r.least(ctx, q, largest.OutsideBytes)
 	} else {
 		plans, err = r.plans(ctx, q, allocatorBytes)
+		if need := (*NeedError)(nil); errors.As(err, &need) && !need.Outside {
+			q.Tell("looking for the smallest target")
+			if smallest, none := r.smallest(ctx, q, largest.OutsideBytes); none == nil {
+				f.SmallestBytes = smallest
+			}
+		}
 	}
 	f.Planning = time.Since(begin)
 	for i, plan := range plans[:min(len(plans), mostTried)] {
@@ -243,7 +253,7 @@ const mostLevels = 80
 
 // least are the plans that make an iteration at most q.Slowdown times longer, those with which the allocator is foreseen to take least first.
 func (r *record) least(ctx context.Context, q Request, outsideBytes int64) (found []*Plan, err error) {
-	if r.times.step.Value <= 0 {
+	if r.times.step.Value <= 0 && !math.IsInf(q.Slowdown, 1) {
 		return nil, errors.New("how long the kernels of a step take is not known, so that no slowdown can be told: give a target")
 	}
 	config := r.config(q)
@@ -286,6 +296,16 @@ func (r *record) least(ctx context.Context, q Request, outsideBytes int64) (foun
 		return nil, fmt.Errorf("no plan makes a step at most %g times longer", q.Slowdown)
 	}
 	return found, nil
+}
+
+// smallest is about the smallest target that a plan is foreseen to fit, however long an iteration takes with it.
+func (r *record) smallest(ctx context.Context, q Request, outsideBytes int64) (int64, error) {
+	q.Slowdown = math.Inf(1)
+	found, err := r.least(ctx, q, outsideBytes)
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	return found[0].TargetBytes, nil
 }
 
 // ran says whether a run came to its end, or to where it was stopped.

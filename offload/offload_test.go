@@ -64,6 +64,9 @@ func TestEqualToTheBit(t *testing.T) {
 	if out, err := run("", "changed"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out, err := run("", "two"); err != nil || !strings.Contains(out, "a second optimizer makes a step: the optimizer's state stays on the card") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	for fault, says := range map[string]string{"no wait": "still read", "leaves unwaited": "memory is free that a copy still reads", "wrong block": "3 wrong"} {
 		if out, err := run(fault, "3", "6"); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s is not found: %v\n%s", fault, err, out)
@@ -104,10 +107,10 @@ func TestFit(t *testing.T) {
 	if f, err := fit(8192 * mib); err != nil || f.Plan != nil {
 		t.Errorf("it fits as it is: %v %+v", err, f.Plan)
 	}
-	if _, err := fit(420 * mib); err == nil {
-		t.Error("a plan for less than the parameters")
-	} else {
-		t.Log(err)
+	if f, err := fit(420 * mib); err == nil || f.SmallestBytes <= 420*mib || f.SmallestBytes > 700*mib {
+		t.Errorf("a plan for less than the parameters: %v, %+v", err, f)
+	} else if smallest, err := fit(f.SmallestBytes + f.SmallestBytes/20); err != nil || smallest.Plan == nil {
+		t.Errorf("the smallest target, %d MiB: %v", f.SmallestBytes/mib, err)
 	}
 	// The state of the optimizer leaves between its steps.
 	expandable, options.Command[1] = true, "momentum.py"
@@ -172,6 +175,70 @@ func TestEnvironment(t *testing.T) {
 		if got := strings.Join((&Plan{}).Environment(before), " "); got != c.before || strings.Join(before, " ") != c.before {
 			t.Errorf("%s: %s without the plan", c.name, got)
 		}
+	}
+}
+
+// TestStays: what of an optimizer's state is not moved is said, with the reason.
+func TestStays(t *testing.T) {
+	iteration := func(number int, updates bool) string {
+		text := fmt.Sprintf(`{"begin":%d,"at":[0,0]}
+{"save":0,"at":[0,0],"prefix":1,"address":4096,"bytes":4096}
+{"take":0,"of":%d,"at":[0,0]}
+`, number, number)
+		if updates {
+			text += fmt.Sprintf(`{"updates":%d,"at":[0,0]}
+`, number)
+		}
+		return text
+	}
+	step := func(optimizers int, state string) string {
+		return fmt.Sprintf(`{"step":1,"state":%s,"optimizers":%d,"at":[0,0]}
+`, state, optimizers)
+	}
+	const large = "[[8192,3145728],[16777216,1024]]"
+	for name, c := range map[string]struct{ lines, says string }{
+		"one, after each iteration": {iteration(1, true) + step(1, large) + iteration(2, true), ""},
+		"none":                      {iteration(1, false) + iteration(2, false), ""},
+		"accumulated":               {iteration(1, true) + step(1, large) + iteration(2, false) + iteration(3, true), "3.0 MiB of the optimizer's state: not every iteration is followed by a step of it, iteration 2 for one"},
+		"two":                       {iteration(1, true) + step(2, "[]") + iteration(2, true), "the state of 2 optimizers: only that of a single one"},
+		"nothing that could move":   {iteration(1, true) + step(1, "[[8192,1024]]") + iteration(2, false) + iteration(3, true), ""},
+		"an older record":           {iteration(1, true) + strings.Replace(step(1, large), `,"optimizers":1`, "", 1) + iteration(2, true), ""},
+	} {
+		s, err := readSaved([]byte(`{"saved":1,"lost":0}` + "\n" + c.lines))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got := (&record{saved: s}).stays(); !strings.Contains(got, c.says) || (c.says == "") != (got == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.says)
+		}
+	}
+}
+
+// TestTheHostChangesNoPlan: two runs of a program that differ in the host's time alone lay the same time between the events.
+func TestTheHostChangesNoPlan(t *testing.T) {
+	card, err := gpu.Load("rtx3060")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := readSaved([]byte(`{"saved":1,"lost":0}
+{"begin":1,"at":[0,0],"calls":0}
+{"save":0,"at":[0,0],"prefix":1,"address":4096,"bytes":4096,"calls":1}
+{"take":0,"of":1,"at":[0,0],"calls":2}
+{"begin":2,"at":[0,0],"calls":3}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(hostSeconds float64) times {
+		product := utilization.Operator{Name: "mm", Kind: "product", Type: "fp32", FLOPs: 1e12, Bytes: 1e9, Launches: 1, Blocks: 4096, Count: 3}
+		return newTimes(s, &utilization.Stream{Step: 1, ProcessorSeconds: []float64{hostSeconds}, Operators: []utilization.Operator{product}, Calls: []int32{0, 0, 0}}, card)
+	}
+	quick, slow := with(1e-3), with(10)
+	if gaps := quick.gaps[1]; len(gaps) != 3 || gaps[0] <= 0 || !reflect.DeepEqual(quick.gaps, slow.gaps) || quick.step.Value != slow.step.Value {
+		t.Errorf("%+v with a quick host, %+v with a slow one", quick, slow)
+	}
+	if quick.step.High >= slow.step.High {
+		t.Errorf("a step takes %v with a quick host, %v with a slow one", quick.step, slow.step)
 	}
 }
 

@@ -29,7 +29,7 @@ type Plan struct {
 	ExpandableSegments bool `json:"expandable_segments,omitempty"`
 	// Regions are the sizes of the pieces that the job asks its allocator for before all else.
 	Regions []int64 `json:"regions,omitempty"`
-	// BaseNanos is the time of the largest iteration without moves, TotalNanos with them; MovedBytes its traffic in both directions.
+	// BaseNanos is the card's time of the largest iteration without moves, TotalNanos with them; MovedBytes its traffic in both directions.
 	BaseNanos  int64 `json:"base_ns"`
 	TotalNanos int64 `json:"total_ns"`
 	MovedBytes int64 `json:"moved_bytes"`
@@ -191,7 +191,7 @@ func (r *record) plan(ctx context.Context, o Options) (*Plan, error) {
 	return p, nil
 }
 
-// slowdown is what a plan's moves cost, and what they do where the card computes as fast or as slowly as its roofline allows; nil where that is not known.
+// slowdown is what a plan's moves cost, and what they do where the card and the host are as fast, or as slow, as is possible; nil where that is not known.
 func (r *record) slowdown(ctx context.Context, j *swap.Job, s *swap.Plan, link swap.Link) (*utilization.Interval, error) {
 	step := r.times.step
 	if step.Value <= 0 {

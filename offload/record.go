@@ -79,22 +79,23 @@ func (r *record) outside() int64 {
 // peak is the largest sum of live blocks.
 func (r *record) peak() int64 { return int64(layout.LiveBound(r.lives.Blocks)) }
 
-// times are the seconds of an iteration between its events, by the roofline of the operators between them.
+// times are the seconds of an iteration between its events, by the roofline of the operators between them. Plans are made by the card's time alone, which is the same
+// for each run of a program: the host's is measured, and another one each time.
 type times struct {
+	// step is the time of the step that was looked at, on the card; its bounds count the host, too.
 	step utilization.Interval
 	// gaps are, by the name of an iteration, the seconds before each event, and one more for what comes after the last.
 	gaps map[uint32][]float64
 }
 
-// newTimes lays the operators of the step that was looked at between the events of its iterations. Where the host is slower than the card, each operator takes
-// its share of the host's time.
+// newTimes lays the operators of the step that was looked at between the events of its iterations.
 func newTimes(s *saved, stream *utilization.Stream, card *gpu.Profile) times {
 	calls := utilization.CallSeconds(stream, card)
 	if calls == nil {
 		return times{}
 	}
 	advice := utilization.Estimate(stream, card)
-	t := times{step: advice.StepSeconds, gaps: map[uint32][]float64{}}
+	t := times{gaps: map[uint32][]float64{}}
 	sums := make([]float64, len(calls)+1)
 	for i, seconds := range calls {
 		sums[i+1] = sums[i] + seconds
@@ -102,7 +103,9 @@ func newTimes(s *saved, stream *utilization.Stream, card *gpu.Profile) times {
 	if sums[len(calls)] <= 0 {
 		return t
 	}
-	scale := advice.StepSeconds.Value / sums[len(calls)]
+	t.step = advice.StepSeconds
+	t.step.Value = sums[len(calls)]
+	t.step.Low, t.step.High = min(t.step.Low, t.step.Value), max(t.step.High, t.step.Value)
 	for _, it := range s.iterations {
 		before, whole := max(it.callsFrom, 0), it.saves() > 0
 		gaps := make([]float64, 0, len(it.events)+1)
@@ -111,7 +114,7 @@ func newTimes(s *saved, stream *utilization.Stream, card *gpu.Profile) times {
 				whole = false
 				return
 			}
-			gaps = append(gaps, scale*(sums[to]-sums[before]))
+			gaps = append(gaps, sums[to]-sums[before])
 			before = to
 		}
 		for i := range it.events {

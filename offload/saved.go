@@ -77,6 +77,8 @@ type saved struct {
 	carried    *Carried
 	// state is that of the one optimizer; empty where there are more.
 	state []stateTensor
+	// optimizers is how many made steps.
+	optimizers int
 }
 
 // line is every form that a line may have.
@@ -97,6 +99,8 @@ type line struct {
 	// Updates is the iteration in which an optimizer's step begins, State what it keeps after one: address and bytes.
 	Updates *int64       `json:"updates"`
 	State   *[][2]uint64 `json:"state"`
+	// Optimizers is how many have made steps until then.
+	Optimizers int `json:"optimizers"`
 }
 
 // readSaved reads the part PartSaved of a rank. An error names the line.
@@ -186,7 +190,7 @@ func (s *saved) add(l *line) error {
 		if len(*l.State) > maxTensors {
 			return fmt.Errorf("state: %d tensors", len(*l.State))
 		}
-		s.state = s.state[:0]
+		s.state, s.optimizers = s.state[:0], max(l.Optimizers, 0)
 		for _, t := range *l.State {
 			if t[0] == 0 || t[1] == 0 || t[1] > maxBytes {
 				return fmt.Errorf("state: %d bytes at %#x are impossible", t[1], t[0])

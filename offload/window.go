@@ -2,11 +2,13 @@ package offload
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/gresize/gresize/estimator/analysis/planning"
 	"github.com/gresize/gresize/estimator/analysis/planning/layout"
 	"github.com/gresize/gresize/estimator/analysis/planning/swap"
+	"github.com/gresize/gresize/internal/quantity"
 )
 
 // minMoveBytes is the smallest storage that is moved.
@@ -123,6 +125,24 @@ func (r *record) window(it *iteration) (*window, error) {
 		}
 	}
 	return w, nil
+}
+
+// stays says what of an optimizer's state is not moved, and why; empty where nothing is known to stay.
+func (r *record) stays() string {
+	if n := r.saved.optimizers; n > 1 {
+		return fmt.Sprintf("the state of %d optimizers: only that of a single one leaves between its steps", n)
+	}
+	var bytes uint64
+	for _, tensor := range r.saved.state {
+		if tensor.bytes >= minMoveBytes {
+			bytes += tensor.bytes
+		}
+	}
+	without := slices.IndexFunc(r.saved.iterations, func(it *iteration) bool { return it.whole && it.saves() > 0 && it.updates == nil })
+	if bytes == 0 || without < 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s of the optimizer's state: not every iteration is followed by a step of it, iteration %d for one", quantity.Size(bytes), without+1)
 }
 
 // findState finds the optimizer's state, where each iteration of this name is followed by a step: with accumulated gradients, it is not known which one is.

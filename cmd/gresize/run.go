@@ -186,17 +186,24 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 		if need.Outside {
 			where = "where nothing can be moved"
 		}
+		stays, smallest := "", need.NeedBytes+largest.OutsideBytes
+		if fitted.SmallestBytes > 0 {
+			smallest = fitted.SmallestBytes
+		}
+		if fitted.Stays != "" {
+			stays = "  stays on the card: " + printable.Text(fitted.Stays) + "\n"
+		}
 		if need.Segments {
 			more := "--expandable, "
 			if flags.expandable {
 				more = ""
 			}
-			fmt.Fprintf(w, "no plan for %s\n  with every plan for it, the segments of PyTorch's allocator take %s or more, and %s lie outside of it\n  to try: %s--target %s, or a smaller batch\n",
-				flags.target, quantity.Size(uint64(need.NeedBytes)), quantity.Size(uint64(largest.OutsideBytes)), more, roundUp(need.NeedBytes+largest.OutsideBytes))
+			fmt.Fprintf(w, "no plan for %s\n%s  with every plan for it, the segments of PyTorch's allocator take %s or more, and %s lie outside of it\n  to try: %s--target %s, or a smaller batch\n",
+				flags.target, stays, quantity.Size(uint64(need.NeedBytes)), quantity.Size(uint64(largest.OutsideBytes)), more, roundUp(smallest))
 			break
 		}
-		fmt.Fprintf(w, "no plan for %s\n  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
-			flags.target, quantity.Size(uint64(need.NeedBytes)), where, quantity.Size(uint64(largest.OutsideBytes)), roundUp(need.NeedBytes+largest.OutsideBytes))
+		fmt.Fprintf(w, "no plan for %s\n%s  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
+			flags.target, stays, quantity.Size(uint64(need.NeedBytes)), where, quantity.Size(uint64(largest.OutsideBytes)), roundUp(smallest))
 	default:
 		if errors.As(err, &failed) && failed.Result.Estimate.Confidence != estimator.Unknown {
 			code = exitFailed
@@ -255,6 +262,9 @@ func printFitted(w io.Writer, f *offload.Fitted) {
 	}
 	fmt.Fprintf(w, "  moved        %s of %s, %s to and from the host in an iteration, %s of pinned host memory\n", quantity.Count(moves, "storage"), quantity.Count(len(f.Plan.Iterations), "sequence"),
 		quantity.Size(uint64(f.Plan.MovedBytes)), quantity.Size(uint64(f.Plan.HostBytes)))
+	if f.Stays != "" {
+		fmt.Fprintf(w, "  stays        %s\n", printable.Text(f.Stays))
+	}
 	if s := f.Plan.Slowdown; s != nil {
 		fmt.Fprintf(w, "  time         %.0f %% slower (%.0f to %.0f %%) than a step of %s by roofline; no kernel was timed\n", 100*s.Value, 100*s.Low, 100*s.High, duration(f.StepSeconds.Value))
 	}

@@ -111,13 +111,22 @@ func TestNoPlanReachesTheTarget(t *testing.T) {
 		err  error
 		says string
 	}{
+		"foreseen": {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib}, "5.00 GiB have to be on the card at once at one moment of an iteration, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 7.5GiB, or a smaller batch"},
+		"stays":    {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib}, "no plan for 1GiB\n  stays on the card: the state of 2 optimizers\n  5.00 GiB have to be"},
 		"blocks":   {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib}, "5.00 GiB have to be on the card at once at one moment of an iteration, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 6GiB, or a smaller batch"},
 		"outside":  {&offload.NeedError{NeedBytes: 2 * gib, AllocatorBytes: gib, Outside: true}, "where nothing can be moved, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 3GiB, or a smaller batch"},
 		"segments": {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib, Segments: true}, "take 5.00 GiB or more, and 512 MiB lie outside of it\n  to try: --expandable, --target 6GiB, or a smaller batch"},
 	} {
 		var out bytes.Buffer
 		flags := runFlags{target: "1GiB"}
-		err := flags.refused(&out, &offload.Fitted{Before: before}, c.err)
+		fitted := &offload.Fitted{Before: before}
+		switch name {
+		case "foreseen":
+			fitted.SmallestBytes = 7 * gib
+		case "stays":
+			fitted.Stays = "the state of 2 optimizers"
+		}
+		err := flags.refused(&out, fitted, c.err)
 		var status *statusError
 		if !errors.As(err, &status) || status.code != exitDoesNotFit || !strings.Contains(out.String(), "no plan for 1GiB\n") || !strings.Contains(out.String(), c.says) {
 			t.Errorf("%s: %v\n%s", name, err, out.String())

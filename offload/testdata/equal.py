@@ -162,10 +162,11 @@ class Program(torch.nn.Module):
         return x
 
 
-def run(seed, hooks, steps):
+def run(seed, hooks, steps, optimizers=1):
     torch.manual_seed(seed)
     model = Program(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    parameters = list(model.parameters())
+    optimizers = [torch.optim.AdamW(parameters[i::optimizers], lr=0.01) for i in range(optimizers)]
     accumulate = seed % 2 + 1
     seen = []
     for number in range(steps):
@@ -176,10 +177,11 @@ def run(seed, hooks, steps):
             loss.backward()
         if number % accumulate == accumulate - 1:
             seen += [p.grad.clone() for p in model.parameters() if p.grad is not None]
-            optimizer.step()
-            optimizer.zero_grad()
+            for optimizer in optimizers:
+                optimizer.step()
+            model.zero_grad()
         if number % 6 == 5:  # a checkpoint
-            seen += [v.clone() for values in optimizer.state_dict()["state"].values() for v in values.values()]
+            seen += [v.clone() for optimizer in optimizers for values in optimizer.state_dict()["state"].values() for v in values.values()]
         seen.append(loss.detach().clone())
         if number % 7 == 6:  # a forward pass that never goes back
             model(torch.randn(16, 24), number)
@@ -209,10 +211,10 @@ def planned(noted, chance):
     return plan.Plan(iterations, 1 << 30, 0, torch.__version__, kept)
 
 
-def without(hooks, seed, steps):
+def without(hooks, seed, steps, optimizers=1):
     hooks.enter()
     try:
-        return run(seed, hooks, steps)
+        return run(seed, hooks, steps, optimizers)
     finally:
         hooks.hooks.__exit__()
 
@@ -302,5 +304,18 @@ def changed():
     return 0
 
 
+def two():
+    """A plan that moves the state of one optimizer, in programs with two: it stays from the second one's first step on, which is said, and nothing differs."""
+    for seed in range(3):
+        noted = Noted()
+        without(noted, seed, 12)
+        layer = Checked(torch, planned(noted, random.Random(seed)), Model(torch), "cpu")
+        plain, got = run(seed, None, 12, 2), without(layer, seed, 12, 2)
+        assert len(got) == len(plain) and all(a.equal(b) for a, b in zip(plain, got)), seed
+        assert not layer.state.moves and not layer.state.away, seed
+    print("two optimizers: nothing differs")
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(changed() if sys.argv[1] == "changed" else main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit({"changed": changed, "two": two}[sys.argv[1]]() if len(sys.argv) == 2 else main(int(sys.argv[1]), int(sys.argv[2])))

@@ -78,7 +78,7 @@ class Recorder(sequence.Sequence):
             return
         self.optimizers.add(id(optimizer))
         kept = [t.untyped_storage() for t in state.storages(self.torch, optimizer, "cuda")] if len(self.optimizers) == 1 else []
-        self._note({"step": self.iteration, "state": [[s.data_ptr(), s.nbytes()] for s in kept]})
+        self._note({"step": self.iteration, "state": [[s.data_ptr(), s.nbytes()] for s in kept], "optimizers": len(self.optimizers)})
 
 
 def begin(torch: Torch) -> None:

@@ -5,6 +5,8 @@ no other values. optimizer.state_dict() brings the state back first.
 """
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Iterator, Sequence
@@ -92,6 +94,7 @@ class State:
         elif self.optimizer is not optimizer:
             self.wanted()
             self.moves = {}
+            print("gresize: a second optimizer makes a step: the optimizer's state stays on the card from here on, and what the job takes may be more than was planned", file=sys.stderr)
         return bool(self.moves)
 
     def _bytes(self, tensor, size):
