@@ -51,8 +51,16 @@ func (a trip) before(b trip) bool {
 	return a.step < b.step || a.step == b.step && a.block < b.block
 }
 
+// ordered is what knows whether it comes before another.
+type ordered[T any] interface{ before(T) bool }
+
+var (
+	_ ordered[trip] = trip{}
+	_ ordered[use]  = use{}
+)
+
 // heap has at its top what comes before all others.
-type heap[T interface{ before(T) bool }] []T
+type heap[T ordered[T]] []T
 
 func (h *heap[T]) push(x T) {
 	all := append(*h, x)
