@@ -27,6 +27,8 @@ const (
 	sidesNearBytes   = 20 << 20
 	// poolSameBytes is how far apart two runs of a program of JAX may be that took the same.
 	poolSameBytes = 1 << 20
+	// leftSameBytes is what a step may leave, such as the loss that is kept, for runs that were seen for different numbers of steps to be the same.
+	leftSameBytes = 4 << 10
 )
 
 // The policies by which the Python layer answers what only a kernel could know: as if it found nothing and spread evenly, or
@@ -197,6 +199,13 @@ func (r *rankReport) same(a, b int64) bool {
 	return a == b
 }
 
+// sameAllocated says that two runs allocated as much, but for what the steps left that only one of them was seen to make.
+func (r *rankReport) sameAllocated(o *OtherSide) bool {
+	steps := int64(max(r.Steps, o.Steps) - min(r.Steps, o.Steps))
+	difference := max(r.PeakAllocatedBytes, o.PeakAllocatedBytes) - min(r.PeakAllocatedBytes, o.PeakAllocatedBytes)
+	return r.same(r.PeakAllocatedBytes, o.PeakAllocatedBytes) || difference <= min(r.Coverage.StepLeavesBytes, leftSameBytes)*steps
+}
+
 // noSide says that of none of the other runs that ended this is so.
 func (r *rankReport) noSide(is func(*OtherSide) bool) bool {
 	return !slices.ContainsFunc(r.sides()[1:], func(o *OtherSide) bool { return o.ended() && is(o) })
@@ -205,7 +214,7 @@ func (r *rankReport) noSide(is func(*OtherSide) bool) bool {
 // sidesEqual says that values which the host got may matter, and were seen not to: both runs took the same to the byte, allocated as well as reserved.
 func (r *rankReport) sidesEqual() bool {
 	return r.Other != nil && r.Other.ended() && r.Coverage.Values.countsOnHost() && r.noSide(func(o *OtherSide) bool {
-		return !r.same(r.PeakAllocatedBytes, o.PeakAllocatedBytes) || !r.same(r.PeakReservedBytes, o.PeakReservedBytes) || !r.same(r.PeakDeviceBytes, o.PeakDeviceBytes)
+		return !r.sameAllocated(o) || !r.same(r.PeakReservedBytes, o.PeakReservedBytes) || !r.same(r.PeakDeviceBytes, o.PeakDeviceBytes)
 	})
 }
 
@@ -232,7 +241,7 @@ func (r *rankReport) sidesNear() bool {
 		if side.Outcome == string(trace.Crashed) {
 			continue
 		}
-		if (r.Coverage.Values.Uses[useUnbounded] > 0 || r.Coverage.Values.Uses[useFetched] > 0 && r.Coverage.Values.countsOnHost()) && !r.same(side.PeakAllocatedBytes, r.PeakAllocatedBytes) {
+		if (r.Coverage.Values.Uses[useUnbounded] > 0 || r.Coverage.Values.Uses[useFetched] > 0 && r.Coverage.Values.countsOnHost()) && !r.sameAllocated(side) {
 			return false
 		}
 		if !side.ended() || !near(side.PeakAllocatedBytes, r.PeakAllocatedBytes) || !near(side.PeakReservedBytes, r.PeakReservedBytes) || !near(side.PeakDeviceBytes, r.PeakDeviceBytes) {

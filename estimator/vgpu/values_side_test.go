@@ -49,3 +49,31 @@ func TestSidesOfJAX(t *testing.T) {
 		}
 	}
 }
+
+// TestSidesSeenForOtherSteps: where each step leaves a little, runs of different numbers of steps are the same but for that; what is more may be a size.
+func TestSidesSeenForOtherSteps(t *testing.T) {
+	const needs, left = 132 << 20, 512
+	for _, c := range []struct {
+		name       string
+		leaves     int64
+		steps      int
+		more       int64
+		confidence estimator.Confidence
+	}{
+		{"what three steps left", left, 9, 3 * left, estimator.High},
+		{"a block more than they left", left, 9, 4 * left, estimator.Low},
+		{"nothing is left", 0, 9, left, estimator.Low},
+		{"as many steps", left, 6, left, estimator.Low},
+		{"much is left", 1 << 20, 9, 3 << 20, estimator.Low},
+	} {
+		side := func(policy string, steps int, more int64) *OtherSide {
+			return &OtherSide{Policy: policy, Outcome: string(trace.Stopped), Steps: steps, PeakAllocatedBytes: needs + more, PeakReservedBytes: needs}
+		}
+		r := rankReport{Steps: 6, PeakAllocatedBytes: needs, PeakReservedBytes: needs, Other: side(PolicyHigh, c.steps, c.more), Third: side(PolicyHalf, 6, 0)}
+		r.Coverage.Values.Uses, r.Coverage.StepLeavesBytes = map[string]int64{useFetched: 491}, c.leaves
+		a := answer{estimator.Estimate{Confidence: estimator.Exact}}
+		if a.judgeValues(&r); a.Confidence != c.confidence {
+			t.Errorf("%s: %s, want %s: %v", c.name, a.Confidence, c.confidence, a.Reasons)
+		}
+	}
+}
