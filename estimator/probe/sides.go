@@ -13,6 +13,9 @@ import (
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
+// quickShare is how much sooner, at least, a program of JAX comes to its first answer than to where it is stopped.
+const quickShare = 2
+
 // withOtherSides runs the command once more where it went by values that nobody
 // computed, with the opposite answers, so that the estimate has both ends; and a
 // third time, with answers between them, where an end made the program fail or
@@ -23,11 +26,12 @@ func (r *run) withOtherSides(ctx context.Context, first Result, begin time.Time)
 		return first, nil
 	}
 	results := []Result{first}
+	quick := vgpu.LowOnEverySide(first.Bundle)
 	for _, values := range []string{vgpu.PolicyHigh, vgpu.PolicyHalf} {
 		if values == vgpu.PolicyHalf && !slices.ContainsFunc(results, failed) && !vgpu.EndsAreNear(first.Bundle, results[1].Bundle) {
 			break
 		}
-		other, err := r.side(ctx, values, begin)
+		other, err := r.side(ctx, values, quick, begin)
 		if err != nil {
 			return Result{}, err
 		}
@@ -58,10 +62,14 @@ func (r *run) withOtherSides(ctx context.Context, first Result, begin time.Time)
 	return base, nil
 }
 
-// side is a run of the command with another answer to what only a kernel could say; nil where there is no time for it, or it could not be made.
-func (r *run) side(ctx context.Context, values string, begin time.Time) (*Result, error) {
-	left := r.options.Budget - time.Since(begin)
-	if ctx.Err() != nil || left < r.ranFor {
+// side is a run of the command with another answer to what only a kernel could say, quick to its first answer; nil where there is no time for it, or it
+// could not be made.
+func (r *run) side(ctx context.Context, values string, quick bool, begin time.Time) (*Result, error) {
+	left, needs := r.options.Budget-time.Since(begin), r.ranFor
+	if quick {
+		needs /= quickShare
+	}
+	if ctx.Err() != nil || left < needs {
 		return nil, nil
 	}
 	dir, err := private.Make("", privatePrefix)
@@ -71,6 +79,7 @@ func (r *run) side(ctx context.Context, values string, begin time.Time) (*Result
 	defer dir.Remove()
 	other := &run{options: r.options, private: dir.Path, values: values, compiled: compiled(r.reportDir())}
 	other.options.Budget = left
+	other.options.Quick = quick || other.options.Quick
 	if err := other.execute(ctx); err != nil {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,6 +65,36 @@ $stopped || exit 1`
 			}
 			if len(r.Bundle.Ranks) != 1 || strings.Contains(string(r.Bundle.Ranks[0].Report), `"other_side":`) != c.other || strings.Contains(string(r.Bundle.Ranks[0].Report), `"third_side":`) != c.third {
 				t.Errorf("want a second run %v, a third %v: %s", c.other, c.third, r.Bundle.Ranks[0].Report)
+			}
+		})
+	}
+}
+
+// noted is that engine, and keeps which of the runs were to end at their first answer.
+type noted struct {
+	judged
+	quick *[]bool
+}
+
+func (n noted) Environment(o EngineOptions, env []string) ([]string, error) {
+	*n.quick = append(*n.quick, o.Quick)
+	return n.judged.Environment(o, env)
+}
+
+// TestOtherSideOfAJAXProgramThatGoesOn: what is low because the program was stopped is low on every side, so the others come to their first answer only; those of
+// a program that ended are followed to their end.
+func TestOtherSideOfAJAXProgramThatGoesOn(t *testing.T) {
+	const script = `echo '{"TorchSeen":true,"Stopped":%v,"Steps":4,"Ranks":[{"Report":{"schema":"gresize.vgpu.rank/1","reason":"%s","steps":4,"flat":true,"libraries":[],` +
+		`"peak_allocated_bytes":1048576,"peak_reserved_bytes":1048576,"peak_device_bytes":1048576,"pool":{"release":"0.10.2","needed_bytes":1048576},` +
+		`"coverage":{"torch":"","values":{"policy":"low","uses":{"fetched":3}}}}}]}' > $GRESIZE_VGPU_REPORT_DIR/python-1.json`
+	for reason, want := range map[string][]bool{"exit": {false, false}, "stopped": {false, true}} {
+		t.Run(reason, func(t *testing.T) {
+			var quick []bool
+			o := options(t, fmt.Sprintf(script, reason == "stopped", reason))
+			o.Engine = noted{quick: &quick}
+			r := mustRun(t, o)
+			if !slices.Equal(quick, want) || (r.Estimate.Confidence == estimator.Low) != (reason == "stopped") {
+				t.Errorf("quick: %v, want %v: %v %v", quick, want, r.Estimate.Confidence, r.Estimate.Reasons)
 			}
 		})
 	}

@@ -343,6 +343,20 @@ func DependsOnValues(b *trace.Bundle) bool {
 	return false
 }
 
+// LowOnEverySide says of a run of JAX that it was not followed to the program's end: the answer is low whatever other sides show, so they need come no
+// further than to their first answer.
+func LowOnEverySide(b *trace.Bundle) bool {
+	if b.Manifest.Outcome != trace.Stopped {
+		return false
+	}
+	for i := range b.Ranks {
+		if r, err := parseRank(b.Ranks[i].Report); err != nil || r.Pool == nil || r.Reason != reasonStopped {
+			return false
+		}
+	}
+	return true
+}
+
 // EndsAreNear says that two runs of a command needed about the same while values may have given its tensors sizes: a third run tells more.
 func EndsAreNear(a, b *trace.Bundle) bool {
 	if len(a.Ranks) != len(b.Ranks) {
