@@ -22,7 +22,7 @@ const (
 )
 
 // triedJAX are the releases whose programs were run on the virtual GPU.
-var triedJAX = []string{"0.4.30", "0.4.38", "0.6.2", "0.10.2"}
+var triedJAX = []string{"0.4.30", "0.4.38", "0.6.2", "0.10.2", "0.12.0.1"}
 
 // reasonTensorFlow: the process imported TensorFlow, and JAX not yet.
 const reasonTensorFlow = "tensorflow"

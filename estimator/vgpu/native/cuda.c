@@ -364,41 +364,78 @@ enum {
 	POINTER_RANGE_SIZE = 12
 };
 
-GV_EXPORT int cuPointerGetAttribute(void *out, int attribute, void *p)
+static void pointer_attribute(void *out, int attribute, void *p, const struct gv_block *block)
 {
 	enum {
 		KIND_HOST = 1,
 		KIND_DEVICE = 2
 	};
-	struct gv_block block;
 
-	if (!gv_find(p, &block))
-		return GV_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case POINTER_CONTEXT:
-		*(void **)out = contexts[block.device];
+		*(void **)out = contexts[block->device];
 		break;
 	case POINTER_MEMORY_KIND:
-		*(unsigned *)out = block.kind == GV_DEVICE ? KIND_DEVICE : KIND_HOST;
+		*(unsigned *)out = block->kind == GV_DEVICE ? KIND_DEVICE : KIND_HOST;
 		break;
 	case POINTER_DEVICE_POINTER:
 	case POINTER_HOST_POINTER:
 		*(void **)out = p;
 		break;
 	case POINTER_BUFFER_ID:
-		*(uint64_t *)out = (uint64_t)(uintptr_t)block.base;
+		*(uint64_t *)out = (uint64_t)(uintptr_t)block->base;
 		break;
 	case POINTER_DEVICE_ORDINAL:
-		*(int *)out = block.device;
+		*(int *)out = block->device;
 		break;
 	case POINTER_RANGE_START:
-		*(void **)out = block.base;
+		*(void **)out = block->base;
 		break;
 	case POINTER_RANGE_SIZE:
-		*(size_t *)out = block.bytes;
+		*(size_t *)out = block->bytes;
 		break;
 	default:
 		*(int *)out = 0;
+	}
+}
+
+GV_EXPORT int cuPointerGetAttribute(void *out, int attribute, void *p)
+{
+	struct gv_block block;
+
+	if (!gv_find(p, &block))
+		return GV_ERROR_INVALID_VALUE;
+	pointer_attribute(out, attribute, p, &block);
+	return GV_OK;
+}
+
+/* Of what is no memory of a card, each attribute is 0, and that is no error. */
+static void no_attribute(void *out, int attribute)
+{
+	switch (attribute) {
+	case POINTER_CONTEXT:
+	case POINTER_DEVICE_POINTER:
+	case POINTER_HOST_POINTER:
+	case POINTER_BUFFER_ID:
+	case POINTER_RANGE_START:
+	case POINTER_RANGE_SIZE:
+		*(uint64_t *)out = 0;
+		break;
+	default:
+		*(int *)out = 0;
+	}
+}
+
+GV_EXPORT int cuPointerGetAttributes(unsigned count, const int *attributes, void **out, void *p)
+{
+	struct gv_block block;
+	int found = gv_find(p, &block);
+
+	for (unsigned i = 0; i < count; i++) {
+		if (found)
+			pointer_attribute(out[i], attributes[i], p, &block);
+		else
+			no_attribute(out[i], attributes[i]);
 	}
 	return GV_OK;
 }

@@ -108,6 +108,24 @@ static void expandable(void)
 	check(CU(cuMemAddressFree, address, 4096 * MIB) == 0, "free the addresses");
 }
 
+static void pointers(void)
+{
+	enum { KIND = 2, ORDINAL = 9, START = 11, SIZE = 12 };
+	static const int attributes[] = {KIND, ORDINAL, START, SIZE};
+	char *d, on_the_host;
+	unsigned kind = 9;
+	int ordinal = 9;
+	void *start = &on_the_host;
+	size_t bytes = 9, granularity = 9;
+	void *out[] = {&kind, &ordinal, &start, &bytes};
+
+	RT(cudaMalloc, (void **)&d, 2 * MIB);
+	check(CU(cuPointerGetAttributes, 4u, attributes, out, d + MIB) == 0 && kind == 2 && ordinal == 0 && start == d && bytes == 2 * MIB, "attributes of an address of the card");
+	check(CU(cuPointerGetAttributes, 4u, attributes, out, &on_the_host) == 0 && kind == 0 && ordinal == 0 && !start && bytes == 0, "of another they are 0, and that is no error");
+	check(CU(cuMulticastGetGranularity, &granularity, NULL, 0) == 0 && granularity == 2 * MIB, "granularity of memory for several cards");
+	RT(cudaFree, d);
+}
+
 static void names(void)
 {
 	void *f = NULL;
@@ -142,6 +160,7 @@ int main(int argc, char **argv)
 	capacity();
 	values();
 	expandable();
+	pointers();
 	names();
 	forked();
 	return failures != 0;
