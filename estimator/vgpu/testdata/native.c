@@ -110,7 +110,12 @@ static void expandable(void)
 
 static void pointers(void)
 {
-	enum { KIND = 2, ORDINAL = 9, START = 11, SIZE = 12 };
+	enum {
+		KIND = 2,
+		ORDINAL = 9,
+		START = 11,
+		SIZE = 12
+	};
 	static const int attributes[] = {KIND, ORDINAL, START, SIZE};
 	char *d, on_the_host;
 	unsigned kind = 9;
