@@ -152,8 +152,8 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 			warn(&config.FileError{Field: "actuals.key", Problem: err.Error(), Hint: "name a file that only SlurmUser can read here and root on the nodes; until then no report of an Epilog is taken"})
 		}
 	}
-	if why := slurmFault(c); why != nil {
-		warn(&config.FileError{Field: "slurm.scontrol", Problem: printable.Clip(why.Error(), 600), Hint: "is slurmctld up, and does scontrol find slurm.conf? until it answers jobs run as their owners asked"})
+	if problem, hint := slurmFault(c); problem != "" {
+		warn(&config.FileError{Field: "slurm.scontrol", Problem: problem, Hint: hint + "; until then jobs run as their owners asked"})
 	}
 	fmt.Fprintf(stdout, "%s: ok, mode %s, %s, hold %s\n", path, c.Mode, quantity.Count(len(c.Targets), "target"), c.Probe.Hold.Std())
 	return exitOK
@@ -162,16 +162,19 @@ func checkOnly(path string, stdout, stderr io.Writer) int {
 // checkTimeout bounds what -check asks of Slurm: systemd runs it before each start, and slurmctld may be away for long.
 const checkTimeout = 2 * time.Second
 
-// slurmFault says why Slurm does not answer as the configuration asks it; nil too where scontrol is not there, which is said elsewhere.
-func slurmFault(c *config.Config) error {
+// slurmFault says why Slurm does not answer as the configuration asks it, and what to do; nothing too where scontrol is not there, which is said elsewhere.
+func slurmFault(c *config.Config) (problem, hint string) {
 	if _, err := os.Stat(c.Slurm.Scontrol); err != nil {
-		return nil
+		return "", ""
 	}
 	slurm := client.New(client.Config{Scontrol: c.Slurm.Scontrol, ConfPath: c.Slurm.Conf, Timeout: checkTimeout})
 	if _, err := slurm.Version(context.Background()); err != nil {
-		return err
+		return printable.Clip(err.Error(), 600), "name the scontrol of this cluster's Slurm"
 	}
-	return slurm.Ping(context.Background())
+	if err := slurm.Ping(context.Background()); err != nil {
+		return "slurmctld does not answer yet; scontrol says: " + printable.Clip(err.Error(), 600), "start slurmctld; where it runs, [slurm] conf names another slurm.conf"
+	}
+	return "", ""
 }
 
 // serve is the daemon: each step undone in the reverse order.
