@@ -100,9 +100,9 @@ func (p *logPath) siteWords() map[string]bool {
 func writeReport(w io.Writer, r report.Report) error {
 	table := tabwriter.NewWriter(w, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\nGPU-hours by time limit\n")
-	fmt.Fprintln(table, "CARD\tTASKS ASKED\tNEEDED\tHOURS ASKED\tNEEDED\tFREED\tJOBS WITHOUT LIMIT\t")
+	fmt.Fprintln(table, "CARD\tTASKS ASKED\tNEEDED\tHOURS ASKED\tNEEDED\tFREED\tADDED\tJOBS WITHOUT LIMIT\t")
 	for _, c := range append(slices.Clone(r.Cards), r.Total) {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%d\t\n", printable.Clip(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.GPUHoursFreed, c.WithoutLimit)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t\n", printable.Clip(c.Kind, 40), c.TasksAsked, c.TasksNeeded, c.GPUHoursAsked, c.GPUHoursNeeded, c.Freed(), c.GPUHoursAdded, c.WithoutLimit)
 	}
 	if err := table.Flush(); err != nil {
 		return err

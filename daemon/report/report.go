@@ -111,12 +111,15 @@ type Card struct {
 	WithoutLimit int64 `json:"jobs_without_limit"`
 }
 
+// Freed is what is shown beside GPUHoursAdded: a kind to which jobs moved has freed nothing, and so the total is the sum of its column.
+func (c Card) Freed() float64 { return max(c.GPUHoursFreed, 0) }
+
 // AboutFreed says how the freed hours of the total come about; empty when nothing was freed.
 func (r Report) AboutFreed() string {
 	if r.Total.GPUHoursFreed == 0 && r.Total.GPUHoursAdded == 0 {
 		return ""
 	}
-	return fmt.Sprintf("In total, %.1f GPU-hours were freed on some kinds of card and %.1f were added on others. Freed does not subtract what was added.", r.Total.GPUHoursFreed, r.Total.GPUHoursAdded)
+	return fmt.Sprintf("%.1f GPU-hours were freed on some kinds of card, and %.1f were added on others: a job that moved to another kind is in both.", r.Total.GPUHoursFreed, r.Total.GPUHoursAdded)
 }
 
 // TotalKind is the kind of the sum of all cards.
