@@ -34,6 +34,30 @@ TYPES = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float64": "f
 FREE = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided", "detach", "lift_fresh", "set_", "resize_", "record_stream")
 # They read nothing of what they write to.
 WRITTEN = ("fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_")
+# Of their first tensor they read pieces that others choose: about what they return.
+PICKED = ("embedding", "_embedding_bag", "index_select", "gather", "index", "take", "_unsafe_index")
+# Of their first tensor they write pieces, about as large as the last one.
+PLACED = ("index_put_", "_index_put_impl_", "index_add_", "index_copy_", "scatter_", "scatter_add_")
+# The place of their targets: of the first tensor they read one number for each, and a piece of memory that is fetched at once.
+TARGETS = {"nll_loss_forward": 1, "nll_loss2d_forward": 1}
+FETCHED_BYTES = 32
+# They are given an input for its shape alone.
+SHAPES = {"nll_loss_backward": 1, "nll_loss2d_backward": 1}
+
+
+def _bytes(name, inputs, outputs):
+    """What an operator reads and writes, from the sizes of its tensors and how many numbers each has; a few touch only pieces of the first."""
+    read, written = [size for size, _ in inputs], [size for size, _ in outputs]
+    if name in PICKED and len(inputs) > 1:
+        read[0] = min(read[0], sum(written))
+    elif name in PLACED and len(inputs) > 1:
+        read[0] = min(read[0], read[-1])
+        written = [min(size, read[-1]) for size in written]
+    elif name in TARGETS and len(inputs) > TARGETS[name]:
+        read[0] = min(read[0], FETCHED_BYTES * inputs[TARGETS[name]][1])
+    elif name in SHAPES and len(inputs) > SHAPES[name]:
+        read[SHAPES[name]] = 0
+    return sum(read) + sum(written)
 
 
 def _product(shape):
@@ -256,7 +280,8 @@ class Operators:
             inputs = []
         elif not outputs and name.endswith("_"):  # lists of parameters and their state, written where they lie
             outputs = self._tensors(args[:1]) + (self._tensors(args[2:5]) if name.startswith("_fused") else [])
-        size = sum(t.numel() * t.element_size() for t in inputs + outputs if t.device.type == "cuda")
+        sizes = [[(t.numel() * t.element_size(), t.numel()) for t in tensors if t.device.type == "cuda"] for tensors in (inputs, outputs)]
+        size = _bytes(name, *sizes)
         elements = max(t.numel() for t in on_device)
         if rule is None:
             flops = sum(t.numel() for t in outputs)
