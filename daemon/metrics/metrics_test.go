@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/gresize/gresize/daemon/decision"
@@ -186,6 +187,72 @@ func TestPagesNameOnlyWhatIsThere(t *testing.T) {
 		}
 		if len(named) < 5 {
 			t.Errorf("%s names only %d metrics", page, len(named))
+		}
+	}
+}
+
+// TestSilentConnections: a crowd that connects and asks nothing takes few of the daemon's descriptors and keeps nobody out.
+func TestSilentConnections(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go example(nil).Serve(t.Context(), listener)
+	var crowd []net.Conn
+	for range 300 {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		crowd = append(crowd, c)
+	}
+	reply, err := http.Get("http://" + listener.Addr().String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		t.Error(reply.Status)
+	}
+	open := 0
+	for _, c := range crowd {
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			open++
+		}
+	}
+	if open >= maxConnections {
+		t.Errorf("%d of 300 silent connections are kept", open)
+	}
+}
+
+// TestOddRequests: what no scraper sends is refused, and answered by the rules of the addresses that strangers reach.
+func TestOddRequests(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go example(nil).Serve(t.Context(), listener)
+	for request, want := range map[string]string{
+		"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n":                             "HTTP/1.1 400",
+		"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc": "HTTP/1.1 405",
+		"GET /../metrics HTTP/1.1\r\nHost: x\r\n\r\n":                       "HTTP/1.1 30",
+		"GET /metrics HTTP/1.1\r\n\r\n":                                     "HTTP/1.1 400",
+		"GET /debug/pprof/ HTTP/1.1\r\nHost: x\r\n\r\n":                     "HTTP/1.1 404",
+	} {
+		c, err := net.Dial("tcp", listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, request); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+			t.Errorf("%q: %q %v, want %s", request, got, err, want)
 		}
 	}
 }
