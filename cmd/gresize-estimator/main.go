@@ -29,9 +29,13 @@ import (
 	"github.com/gresize/gresize/internal/quantity/flags"
 	"github.com/gresize/gresize/internal/regular"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func main() {
+	if contract.Starter() {
+		os.Exit(contract.StartPlugin())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRootCommand()
@@ -105,8 +109,14 @@ func newListCommand() *cobra.Command {
 	}
 }
 
+// addReads adds the flag that stands for a row's `reads` in gresize.toml.
+func addReads(flags *pflag.FlagSet, reads *[]string) {
+	flags.StringSliceVar(reads, "reads", nil, "a `FOLDER` more that the plugin may read, as gresize.toml's reads")
+}
+
 func newRunCommand() *cobra.Command {
 	var bundle, card string
+	var reads []string
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use: "run PLUGIN --bundle FILE --gpu NAME [-- ARGS]", Short: "Ask a plugin about a bundle, and print its answer", Args: arguments(cobra.MinimumNArgs(1), "a PLUGIN is"),
@@ -126,21 +136,23 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return runPlugin(c.Context(), args, contract.NewRequest(path, profile), timeout, c.OutOrStdout(), c.ErrOrStderr())
+			return runPlugin(c.Context(), args, reads, contract.NewRequest(path, profile), timeout, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	c.Flags().StringVar(&bundle, "bundle", "", "the trace bundle `FILE` (gresize estimate --bundle writes one)")
 	c.Flags().StringVar(&card, "gpu", "", "the GPU `NAME` (gresize gpu list)")
 	c.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "the time for the answer")
+	addReads(c.Flags(), &reads)
 	flags.Decimal(c.Flags())
 	return c
 }
 
-func runPlugin(ctx context.Context, args []string, r contract.Request, timeout time.Duration, stdout, stderr io.Writer) error {
+func runPlugin(ctx context.Context, args, reads []string, r contract.Request, timeout time.Duration, stdout, stderr io.Writer) error {
 	command, err := commandOf(args)
 	if err != nil {
 		return err
 	}
+	command.Reads = append(reads, filepath.Dir(r.Bundle))
 	begun := time.Now()
 	client, err := contract.Start(ctx, command)
 	if err != nil {
@@ -163,7 +175,8 @@ func runPlugin(ctx context.Context, args []string, r contract.Request, timeout t
 }
 
 func newCheckCommand() *cobra.Command {
-	return &cobra.Command{
+	var reads []string
+	c := &cobra.Command{
 		Use: "check PLUGIN [-- ARGS]", Short: "Run the contract suite on a plugin", Args: arguments(cobra.MinimumNArgs(1), "a PLUGIN is"),
 		Example: "  gresize estimator check ./my-estimator\n  gresize estimator check /usr/bin/python3 -- my_estimator.py",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -180,6 +193,7 @@ func newCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			command.Reads = reads
 			s := contracttest.Subject{Command: command, Bundle: filepath.Join(scratch, "sound.bundle"), Card: card, Scratch: scratch}
 			if err := trace.WriteFile(s.Bundle, contracttest.SoundBundle(card)); err != nil {
 				return err
@@ -187,6 +201,8 @@ func newCheckCommand() *cobra.Command {
 			return report(contracttest.Check(c.Context(), s), c.OutOrStdout())
 		},
 	}
+	addReads(c.Flags(), &reads)
+	return c
 }
 
 // reportRunes bounds what is printed of one fault: what a plugin wrote stands in it, and is the same in each.

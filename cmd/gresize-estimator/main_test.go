@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/contract"
 	"github.com/gresize/gresize/estimator/methods/bundled"
 )
 
@@ -17,6 +18,9 @@ import (
 const serveArgument = "serve"
 
 func TestMain(m *testing.M) {
+	if contract.Starter() {
+		os.Exit(contract.StartPlugin())
+	}
 	if len(os.Args) == 3 && os.Args[1] == serveArgument {
 		root := newRootCommand()
 		root.SetArgs(os.Args[1:])

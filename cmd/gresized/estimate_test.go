@@ -9,10 +9,14 @@ import (
 
 	"github.com/gresize/gresize/daemon/reader"
 	"github.com/gresize/gresize/daemon/spool"
+	"github.com/gresize/gresize/estimator/contract"
 )
 
 // TestMain is the reader of bundles where a test starts it.
 func TestMain(m *testing.M) {
+	if contract.Starter() {
+		os.Exit(contract.StartPlugin())
+	}
 	if reader.Asked() {
 		os.Exit(reader.Serve())
 	}

@@ -10,11 +10,15 @@ import (
 	"syscall"
 
 	"github.com/gresize/gresize/daemon/reader"
+	"github.com/gresize/gresize/estimator/contract"
 )
 
 func main() {
 	if reader.Asked() {
 		os.Exit(reader.Serve())
+	}
+	if contract.Starter() {
+		os.Exit(contract.StartPlugin())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

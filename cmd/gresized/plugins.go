@@ -2,6 +2,7 @@ package main
 
 import (
 	"log/slog"
+	"path/filepath"
 
 	"github.com/gresize/gresize/daemon/config"
 	"github.com/gresize/gresize/daemon/decisionlog"
@@ -43,6 +44,10 @@ func recordingFor(c *config.Config, logger *slog.Logger) probejob.Recording {
 
 // newEstimators makes the host of the estimators that the configuration names.
 func newEstimators(c *config.Config, log *decisionlog.Log, r *reader.Reader, logger *slog.Logger) *pluginhost.Host {
+	private := []string{filepath.Dir(c.Log.Path), c.Log.Spool}
+	if c.Actuals.Key != "" {
+		private = append(private, c.Actuals.Key)
+	}
 	var entries []pluginhost.Entry
 	for _, e := range c.Estimators {
 		entry := pluginhost.Entry{Name: e.Name, Timeout: e.Timeout.Std(), SHA256: e.SHA256}
@@ -52,7 +57,7 @@ func newEstimators(c *config.Config, log *decisionlog.Log, r *reader.Reader, log
 				entry.Builtin = historyEstimator{log, r}
 			}
 		} else {
-			entry.Command = contract.Command{Path: e.Command[0], Args: e.Command[1:]}
+			entry.Command = contract.Command{Path: e.Command[0], Args: e.Command[1:], Reads: e.Reads, Hides: private}
 			if _, err := contract.TrustedFile(e.Command[0], e.SHA256); err != nil {
 				logger.Warn("an estimator will not be started as it is", "estimator", e.Name, "error", err)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gresize/gresize/estimator/methods/bundled"
@@ -23,6 +24,8 @@ type Estimator struct {
 	Command []string `toml:"command"`
 	// SHA256 pins the plugin's program: one that hashes to something else is not started.
 	SHA256 string `toml:"sha256"`
+	// Reads are folders and files that the plugin may read besides the system's, its program's and the bundles that it is asked about.
+	Reads []string `toml:"reads"`
 	// Timeout is the time for one answer.
 	Timeout Duration `toml:"timeout"`
 }
@@ -45,6 +48,13 @@ func (c *Config) checkEstimators(found *faults) {
 		}
 		if e.SHA256 != "" && (len(e.Command) == 0 || !sha256Digits.MatchString(e.SHA256)) {
 			found.add(field("sha256"), "the first word that sha256sum prints for the plugin's program", "%.80q pins no program of a command", e.SHA256)
+		}
+		for j, path := range e.Reads {
+			if len(e.Command) == 0 {
+				found.add(field("reads"), "leave it out: it is for a plugin, which has a command", "an estimator of gresize's own reads nothing but the bundle")
+				break
+			}
+			checkPath(found, fmt.Sprintf("%s[%d]", field("reads"), j), strings.TrimRight(path, "/"), false)
 		}
 		if len(e.Command) > 0 {
 			checkPath(found, field("command"), e.Command[0], false)

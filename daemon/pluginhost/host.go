@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -143,10 +144,12 @@ type supervised struct {
 
 	mu     sync.Mutex
 	client *contract.Client // nil: it does not run
-	closed bool
-	deaths []time.Time // of the last breakerWindow
-	pause  time.Duration
-	resume time.Time // no start before
+	// bundles is the folder of what it is asked about, while it runs.
+	bundles string
+	closed  bool
+	deaths  []time.Time // of the last breakerWindow
+	pause   time.Duration
+	resume  time.Time // no start before
 }
 
 func (p *supervised) ask(ctx context.Context, bundle *os.File, name string) (estimator.Estimate, error) {
@@ -158,7 +161,7 @@ func (p *supervised) ask(ctx context.Context, bundle *os.File, name string) (est
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
-	path, err := keepBundle(p.entry.Command.Dir, bundle)
+	path, err := p.keepBundle(bundle)
 	if err != nil {
 		return estimator.Estimate{}, err
 	}
@@ -175,9 +178,14 @@ func (p *supervised) ask(ctx context.Context, bundle *os.File, name string) (est
 	return e, err
 }
 
-// keepBundle writes a bundle where a plugin can read it. A plugin gets a copy of its own, which it cannot spoil for the next.
-func keepBundle(dir string, bundle *os.File) (path string, err error) {
-	f, err := os.CreateTemp(dir, "gresize-*.bundle")
+// keepBundle writes a bundle where the plugin can read it. A plugin gets a copy of its own, which it cannot spoil for the next.
+func (p *supervised) keepBundle(bundle *os.File) (path string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.client == nil {
+		return "", errors.New("it ended before it was asked")
+	}
+	f, err := os.CreateTemp(p.bundles, "gresize-*.bundle")
 	if err != nil {
 		return "", err
 	}
@@ -211,19 +219,27 @@ func (p *supervised) running(ctx context.Context) (*contract.Client, error) {
 	if command.Path, err = contract.TrustedFile(command.Path, p.entry.SHA256); err != nil {
 		return nil, err // no death: it was never alive, and is started as soon as somebody has mended it
 	}
+	if p.bundles, err = os.MkdirTemp(command.Dir, "gresize-"); err != nil {
+		return nil, err
+	}
+	command.Reads = append(slices.Clone(command.Reads), p.bundles)
 	client, err := contract.Start(ctx, command)
 	if err == nil && client.Info().Name != p.entry.Name {
 		err = fmt.Errorf("it calls itself %q: use that as its name", client.Info().Name)
 		client.Kill()
 	}
 	if err != nil {
-		if ctx.Err() == nil { // a host that ends is no fault of the plugin's
+		_ = os.RemoveAll(p.bundles) // where it stays, it is empty
+		if ctx.Err() == nil {       // a host that ends is no fault of the plugin's
 			p.diedLocked(nil, err)
 		}
 		return nil, err
 	}
 	p.client = client
 	p.logger.Info("estimator started", "estimator", p.entry.Name, "version", client.Info().Version, "contract", client.ContractVersion())
+	if missing := client.Unconfined(); len(missing) > 0 {
+		p.logger.Warn("estimator has more rights than it needs: this machine cannot take them", "estimator", p.entry.Name, "missing", missing)
+	}
 	return client, nil
 }
 
@@ -247,6 +263,7 @@ func (p *supervised) diedLocked(client *contract.Client, cause error) {
 		}
 		p.client = nil
 		client.Kill()
+		_ = os.RemoveAll(p.bundles) // copies of those that it was asked about
 	}
 	now := p.now()
 	for len(p.deaths) > 0 && now.Sub(p.deaths[0]) >= breakerWindow {
@@ -272,5 +289,6 @@ func (p *supervised) close() {
 	if p.client != nil {
 		p.client.Close()
 		p.client = nil
+		_ = os.RemoveAll(p.bundles) // copies of those that it was asked about
 	}
 }

@@ -19,6 +19,9 @@ import (
 const roleVariable = "GRESIZE_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
+	if contract.Starter() {
+		os.Exit(contract.StartPlugin())
+	}
 	if role := os.Getenv(roleVariable); role != "" {
 		if a, hostile := attacks[role]; hostile && a.instead != nil {
 			a.instead()

@@ -30,6 +30,8 @@ type Command struct {
 	Env []string
 	// Dir is where the plugin's socket lies, in a folder of its own that goes with the plugin; empty: the system's folder for such things.
 	Dir string
+	// Reads are folders and files that the plugin may read besides those that confine names; Hides are those below any of them that it may not.
+	Reads, Hides []string
 	// MemoryBytes limits the plugin's own memory; 0: DefaultMemoryBytes.
 	MemoryBytes int64
 	// StartTimeout is the time until the plugin must have said what it is; 0: DefaultStartTimeout.
@@ -127,6 +129,9 @@ func (c *Client) Info() Info { return c.info }
 
 // ContractVersion is the version of the contract that both sides took.
 func (c *Client) ContractVersion() int { return c.version }
+
+// Unconfined names what the kernel could not take from the plugin; none: all of it.
+func (c *Client) Unconfined() []string { return c.process.missing }
 
 // Done is closed when the process has ended.
 func (c *Client) Done() <-chan struct{} { return c.process.done }

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,13 +41,15 @@ type process struct {
 	cmd     *exec.Cmd
 	dir     string
 	output  output
-	// reads are the host's ends of the plugin's standard output and error, writes the plugin's.
-	reads, writes [2]*os.File
-	done          chan struct{}
-	err           error // how it ended; to be read after done
-	mu            sync.Mutex
-	group         int // 0: not started, or gone and reaped
-	killed        bool
+	// reads are the host's ends of the plugin's standard output and error, and of its starter's words; writes are the other ends.
+	reads, writes [3]*os.File
+	// missing is what the kernel could not take from the plugin; to be read after Start.
+	missing []string
+	done    chan struct{}
+	err     error // how it ended; to be read after done
+	mu      sync.Mutex
+	group   int // 0: not started, or gone and reaped
+	killed  bool
 }
 
 func newProcess(command Command) *process {
@@ -60,6 +63,9 @@ func (p *process) prepare(env []string, dir string) error {
 	if !filepath.IsAbs(p.command.Path) {
 		return fmt.Errorf("%q is no absolute path", p.command.Path)
 	}
+	if Starter() {
+		return errors.New("this program starts plugins and does not begin them: its main has to call StartPlugin")
+	}
 	for i := range p.reads {
 		r, w, err := os.Pipe()
 		if err != nil {
@@ -69,11 +75,17 @@ func (p *process) prepare(env []string, dir string) error {
 		p.reads[i], p.writes[i] = r, w
 	}
 	p.dir = dir
-	p.cmd = exec.Command(p.command.Path, p.command.Args...)
+	p.cmd = exec.Command("/proc/self/exe", append([]string{p.command.Path}, p.command.Args...)...)
 	p.cmd.Dir = dir
 	p.cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=" + dir, "TMPDIR=" + dir}, p.command.Env...)
-	p.cmd.Env = append(p.cmd.Env, env...)
+	told, err := json.Marshal(rules{Reads: reading(p.command), Owns: dir})
+	if err != nil {
+		p.closeFiles()
+		return err
+	}
+	p.cmd.Env = append(p.cmd.Env, append(env, starterVariable+"="+string(told))...)
 	p.cmd.Stdout, p.cmd.Stderr = p.writes[0], p.writes[1]
+	p.cmd.ExtraFiles = []*os.File{p.writes[2]} // wordsFile
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return nil
 }
@@ -93,10 +105,18 @@ func (p *process) Start(context.Context) error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.fork()
-		started <- err
-		if err == nil {
-			p.reap()
+		if err != nil {
+			started <- err
+			return
 		}
+		go func() {
+			var err error
+			if p.missing, err = heard(p.reads[2], p.command.Path); err != nil {
+				p.kill()
+			}
+			started <- err
+		}()
+		p.reap()
 	}()
 	return <-started
 }

@@ -21,6 +21,9 @@ import (
 const roleVariable = "GRESIZE_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
+	if Starter() {
+		os.Exit(StartPlugin())
+	}
 	switch os.Getenv(roleVariable) {
 	case "":
 		os.Exit(m.Run())
@@ -99,6 +102,8 @@ func (teller) Estimate(_ context.Context, r Request) (estimator.Estimate, error)
 			return estimator.Estimate{}, err
 		}
 		detail = strconv.Itoa(child.Process.Pid)
+	case "reach":
+		detail = reach()
 	case "stop":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 		time.Sleep(time.Minute)

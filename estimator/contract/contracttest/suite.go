@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,7 +64,9 @@ func Check(ctx context.Context, s Subject) []Result {
 }
 
 func checkOne(ctx context.Context, s Subject, run func(context.Context, Subject, *contract.Client) error) error {
-	client, err := contract.Start(ctx, s.Command)
+	command := s.Command
+	command.Reads = append(slices.Clone(command.Reads), filepath.Dir(s.Bundle), s.Scratch)
+	client, err := contract.Start(ctx, command)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,9 @@ import (
 const roleVariable = "GRESIZE_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
+	if contract.Starter() {
+		os.Exit(contract.StartPlugin())
+	}
 	switch role := os.Getenv(roleVariable); role {
 	case "":
 		os.Exit(m.Run())

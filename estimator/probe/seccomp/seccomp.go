@@ -57,8 +57,17 @@ func Begin(architecture uint32, errno unix.Errno) []unix.SockFilter {
 
 // Install puts a filter over this process, all its threads and whatever they start. It needs no_new_privs.
 func Install(program []unix.SockFilter) error {
+	return install(program, unix.SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// InstallHere puts a filter over this thread and the processes that it starts. It needs no_new_privs, and a goroutine that is locked to its thread and never unlocks it.
+func InstallHere(program []unix.SockFilter) error {
+	return install(program, 0)
+}
+
+func install(program []unix.SockFilter, flags uintptr) error {
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	runtime.KeepAlive(program)
 	if errno != 0 {
 		return errno
