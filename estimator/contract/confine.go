@@ -154,9 +154,7 @@ func confine(r rules) (missing []string) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return []string{"no_new_privs: " + err.Error()}
 	}
-	// Without new privileges they do not come back with a program, to root neither.
-	var none [2]unix.CapUserData
-	if err := unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0]); err != nil {
+	if err := dropCapabilities(); err != nil {
 		missing = append(missing, "capabilities: "+err.Error())
 	}
 	if err := restrictFiles(r); err != nil {
@@ -168,6 +166,16 @@ func confine(r rules) (missing []string) {
 		missing = append(missing, "seccomp: "+err.Error())
 	}
 	return missing
+}
+
+// dropCapabilities takes those that there are. Without new privileges they do not come back with a program, to root neither. gresized's unit has none, and forbids the call.
+func dropCapabilities() error {
+	header := &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var now, none [2]unix.CapUserData
+	if err := unix.Capget(header, &now[0]); err == nil && now == none {
+		return nil
+	}
+	return unix.Capset(header, &none[0])
 }
 
 // restrictFiles puts the thread into a domain of Landlock. It shuts it off from other processes, too: from their memory and environment, and, since Linux 6.12, from signals to them.
