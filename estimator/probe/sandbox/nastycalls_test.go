@@ -49,4 +49,32 @@ import os
 fd = os.memfd_create("x"); os.write(fd, open("/bin/sh", "rb").read())
 os.execve("/proc/self/fd/%d" % fd, ["sh", "-c", "echo evil > best.pt; cat best.pt"], dict(os.environ))'`, want: []string{"evil"}},
 	{name: "the program of the sandbox itself", script: `(echo x > /proc/1/exe) 2>/dev/null && echo done; (echo x >> /proc/1/mem) 2>/dev/null && echo done; cat /proc/1/environ 2>/dev/null | head -c 10; echo tried`, want: []string{"tried"}},
+	{name: "a tree of mounts with attributes, in a namespace of its own", script: `python3 -c '
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+buffer = ctypes.create_string_buffer(32)
+libc.unshare(0x10020000)
+print([libc.syscall(467, -100, b"/", flags, buffer, 32) for flags in (1, 0x8001)])'`, want: []string{"[-1, -1]"}},
+	{name: "memory that no other may see", script: oneCall(`447, 0`), want: []string{"refused"}},
+	{name: "a write into the memory of the first process", script: oneCall(`311, 1, vector, 1, vector, 1, 0`), want: []string{"refused"}},
+	{name: "the first process's namespaces by its handle", script: oneCall(`308, libc.syscall(434, 1, 0), 0x6c020000`), want: []string{"refused"}},
+	{name: "a namespace of clocks", script: oneCall(`272, 0x80`), want: []string{"refused"}},
+	{name: "ports of the machine", script: oneCall(`172, 3`) + "; " + oneCall(`173, 0x70, 2, 1`), want: []string{"refused", "\nrefused"}},
+	{name: "the log of the kernel", script: oneCall(`103, 3, buffer, 4096`), want: []string{"refused"}},
+	{name: "a comparison with the first process", script: oneCall(`312, 1, own, 0, 0, 0`), want: []string{"refused"}},
+	{name: "pages of the first process", script: oneCall(`279, 1, 1, vector, buffer, buffer, 0`) + "; " + oneCall(`256, 1, 64, buffer, buffer`), want: []string{"refused", "\nrefused"}},
+	{name: "advice on the first process's memory", script: oneCall(`440, libc.syscall(434, 1, 0), vector, 1, 20, 0`), want: []string{"refused"}},
+	{name: "quotas", script: oneCall(`179, 0x80000700, b"/", 0, buffer`) + "; " + oneCall(`443, 0, 0x80000700, 0, buffer`), want: []string{"refused", "\nrefused"}},
+	{name: "a mount that is moved", script: oneCall(`429, -100, b"/tmp", -100, b"/mnt", 0`), want: []string{"refused"}},
+	{name: "a file system that is picked up", script: oneCall(`433, -100, b"/", 0`), want: []string{"refused"}},
+	{name: "sockets of all families", script: `python3 -c '
+import socket
+made = set()
+for family in range(1, 47):
+    for kind in (1, 2, 3, 5):
+        try: socket.socket(family, kind).close(); made.add(family)
+        except OSError: pass
+print("others", sorted(made - {1, 2, 10, 16}))'`, want: []string{"others []"}},
+	{name: "devices that open doors", script: `for d in kvm fuse net/tun loop-control userfaultfd vhost-net vfio/vfio cuse snapshot mem; do (exec 3< /dev/$d) 2>/dev/null && echo done $d; done; for f in /proc/kcore /proc/kmsg /proc/1/maps /proc/1/auxv; do head -c 1 $f >/dev/null 2>&1 && echo done $f; done; echo tried`, want: []string{"tried"}},
 }
