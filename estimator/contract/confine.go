@@ -72,6 +72,8 @@ func heard(f *os.File, path string) (missing []string, err error) {
 			return missing, nil
 		case err != nil:
 			return missing, fmt.Errorf("its starter: %w", err)
+		case said.Fault == unix.EACCES.Error():
+			return missing, fmt.Errorf("%s: %s: where its interpreter lies elsewhere, reads has to name that folder (docs/plugins.md)", path, said.Fault)
 		case said.Fault != "":
 			return missing, fmt.Errorf("%s: %s", path, said.Fault)
 		}
