@@ -67,7 +67,7 @@ func besideAProbe(t *testing.T, cluster minicluster.Options) {
 		{"reads all that Slurm shows of the probe", "scontrol -ddd show job " + probe + "; squeue --jobs=" + probe + " --Format=all; sacct -j " + probe + " --format=all", false},
 		{"starts a step in the probe's job", "timeout 5 srun --jobid=" + probe + " --overlap env", true},
 		{"attaches to the probe", "timeout 5 sattach " + probe + ".batch", false}, // which may end with 0 though it was refused
-		{"reads and kills the probe's processes", "cat /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n' | grep GRESIZE_PROBE; pkill -9 gresize-probe; true", false},
+		{"reads and kills the probe's processes", "for p in /proc/[0-9]*; do [ \"$(stat -c %u $p 2>/dev/null)\" = \"$(id -u)\" ] || cat $p/environ 2>/dev/null; done | tr '\\0' '\\n' | grep GRESIZE_PROBE; pkill -9 gresize-probe; true", false}, // a job of theirs may have a probe of its own
 		{"waits on the job", "sbatch --output=/dev/null --dependency=afterany:" + id + " --wrap true", false},
 		{"talks to the sockets", "for f in " + run + "/*.sock; do python3 -c 'import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1]); print(\"connected to\", sys.argv[1])' $f; done", false},
 		{"sets a probe's variables in a job of its own", "GRESIZE_PROBE_URL=http://127.0.0.1:1/v1/probes/" + name + " GRESIZE_PROBE_KEY=aaaa GRESIZE_LIBDIR=/tmp SBATCH_ADMIN_COMMENT=" + token + " sbatch --output=/dev/null --gres=gpu:1 --wrap true", false},
