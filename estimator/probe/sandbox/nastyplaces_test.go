@@ -77,7 +77,7 @@ for path in ("/dev/tty", "/dev/stdin", "/proc/self/fd/0"):
     except OSError: print("refused")'`, want: []string{"refused\nrefused\nrefused\n"}},
 	{name: "a higher priority", script: `nice -n -20 sh -c 'nice' 2>&1; chrt -f 50 true 2>&1; ionice -c 1 -n 0 true 2>&1; python3 -c '
 import os
-try: os.setpriority(os.PRIO_USER, os.getuid(), -5); print("raised")
+try: os.setpriority(os.PRIO_USER, os.getuid(), -20); print("raised")
 except OSError: print("refused")'`, want: []string{"refused"}},
 	{name: "a container as apptainer makes one", script: `unshare -Urmpf --mount-proc sh -c '
 mkdir -p /tmp/image/home /tmp/image/proc; mount -t tmpfs image /tmp/image 2>&1; mkdir -p /tmp/image/usr /tmp/image/home /tmp/image/proc /tmp/image/tmp
