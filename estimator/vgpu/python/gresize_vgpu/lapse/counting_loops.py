@@ -99,6 +99,7 @@ class Loops:
 
     def pass_over(self, frame: FrameType, steps: int | None) -> None:
         """A pass over the loader that feeds the training ends so many steps early."""
+        self.counters.cut = True
         if not self.inner:  # those around it leave out whole passes
             self.counters.pass_over(program_counters.running(frame), steps)
 
@@ -186,7 +187,7 @@ class Loops:
                 if run >= FIRST_TURNS and time.process_time() > until or (outer or run >= FIRST_TURNS) and self.lapse.quiet(SOON):
                     break
             if turn < count:
-                self.left_out = True
+                self.left_out, self.counters.cut = True, self.counters.cut or outer
                 for value in self._landings(notes, turn, count, outer):
                     yield value
         finally:

@@ -54,6 +54,7 @@ class Counters:
         self.rising = {}  # as of a loop
         self.left_out = self.unsettled = self.retired = False
         self.left_out_steps = 0
+        self.cut = False  # passes of the training were left out, or cut short: steps that the counters do not know of
         self.room: int | None = None  # steps that are left of the pass over a loader which feeds the training
         self.open_ended = self.within_passes = False  # within_passes: all passes come one after the other, and each is as long as it says
         self.bounded = False  # a test of the program's says how far they go, and they were set forward to that
@@ -138,7 +139,7 @@ class Counters:
 
     def open(self) -> bool:
         """As come, of a training of which turns were left out as well."""
-        return not self.within_passes and self.come()
+        return self.cut and not self.within_passes and self.come()
 
     def pass_over(self, frames: Frames, steps: int | None) -> None:
         """A pass over the loader that feeds the training ends so many steps early: they are counted, as the program counts them."""

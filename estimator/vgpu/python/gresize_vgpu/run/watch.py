@@ -344,7 +344,7 @@ class Watch(watched.Watched):
         looked = lines_not_run.Blocks(self.passed.lines, self.turns, self.loops.places(), self.networks)
         lines = program_frames.lines_of(program_frames.running_now(), self.lapse.failure)
         counters = self.loops.counters
-        looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or counters.unsettled or self.left_out() and counters.open()))
+        looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or counters.unsettled or counters.open()))
         if self.left_out() or not self.lapse.whole():
             looked.held(self.held_functions)
         if not self.lapse.whole():
