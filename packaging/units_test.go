@@ -19,8 +19,11 @@ var cameWith = map[string]int{
 	"RestrictSUIDSGID": 242, "ProtectKernelLogs": 244, "ProtectClock": 245, "ProtectProc": 247,
 }
 
-// valuesCameWith are values that came later than their setting.
-var valuesCameWith = map[string]int{"ProtectSystem=strict": 232, "SystemCallFilter=@system-service": 239, "SystemCallFilter=~@privileged @resources": 231, "SystemCallFilter=seccomp": 187}
+// valuesCameWith are values that came later than their setting. Calls that its libseccomp cannot name, such as Landlock's, systemd leaves out of an allowing list and says so.
+var valuesCameWith = map[string]int{
+	"ProtectSystem=strict": 232, "SystemCallFilter=@system-service": 239, "SystemCallFilter=~@privileged @resources": 231, "SystemCallFilter=seccomp": 187,
+	"SystemCallFilter=landlock_create_ruleset landlock_add_rule landlock_restrict_self": 187,
+}
 
 const oldest = 239
 
