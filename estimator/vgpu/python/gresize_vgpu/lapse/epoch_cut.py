@@ -108,11 +108,11 @@ class Phases:
             if phases.lapse is not None:
                 batch = phases.looking(phases.again, self)
                 if batch is not None:
-                    phases.gave(self)
+                    phases.looking(phases.gave, self)
                     phases.hold(self)
                     return batch
             batch = phases.own(self, original) if phases.lapse is not None else original(self)
-            phases.gave(self)
+            phases.looking(phases.gave, self)
             phases.look_at(self, batch)
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
