@@ -52,7 +52,7 @@ class Counters:
         self.peak, self.fault = peak, fault
         self.optimizer, self.others = 0, 0  # the id of the one whose steps are counted, and steps of others since its last
         self.rising = {}  # as of a loop
-        self.left_out = self.unsettled = self.retired = False
+        self.unsettled = self.retired = False
         self.left_out_steps = 0
         self.cut = False  # passes of the training were left out, or cut short: steps that the counters do not know of
         self.room: int | None = None  # steps that are left of the pass over a loader which feeds the training
@@ -221,7 +221,7 @@ class Counters:
 
     def set_forward(self, frames: Frames, steps: int) -> None:
         if steps > 0:
-            self.left_out, self.left_out_steps = True, self.left_out_steps + steps
+            self.left_out_steps += steps
             self._renew(frames, steps)
 
     def retire(self, frame: FrameType | None) -> None:

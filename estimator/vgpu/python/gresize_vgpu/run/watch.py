@@ -134,7 +134,7 @@ class Watch(watched.Watched):
 
     def left_out(self) -> bool:
         """Whether batches or turns were left out in time-lapse."""
-        return self.phases.left_out or self.loops.left_out or self.loops.counters.left_out
+        return self.phases.left_out or self.loops.left_out or self.loops.counters.left_out_steps > 0
 
     def keep_peaks(self, device: int) -> dict[str, int]:
         stats = allocator.memory_stats(self.torch, device)
