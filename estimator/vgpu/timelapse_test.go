@@ -28,7 +28,7 @@ func TestTimeLapse(t *testing.T) {
 		"a_second_fit":          {3 * wide, 5 * wide, "to its end", ""},
 		"fails_later":           {0, 2 * wide, "up to an error that real batches may not lead to (ValueError: too few batches", ""},
 		"counts_batches":        {0, 2 * wide, "to its end", "counted 180"},
-		"a_checkpoint_too_many": {0, 2 * wide, "in time-lapse", ""},
+		"a_checkpoint_too_many": {0, 2 * wide, "to its end", ""},
 		"slow_at_last":          {0, 2 * wide, "in time-lapse", ""},
 		"a_lazy_module":         {0, 2 * wide, "to its end", ""},
 		"loaders_of_its_own":    {0, 2 * wide, "", ""},

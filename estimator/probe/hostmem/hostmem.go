@@ -288,7 +288,7 @@ func lookClosely(answer chan<- closeLook, pids, all []int, inside bool) {
 // take works out what the processes take together, as a close look found them.
 func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 	s.lastShared = look.sharedOfMachine
-	var own, device, nameless, sharedFiles, shared int64
+	var own, whole, device, nameless, sharedFiles, shared int64
 	pinned, libraries := pinnedRanges{}, map[string]int64{}
 	for _, pid := range pids {
 		p := s.known[pid]
@@ -310,7 +310,8 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 			if seen.found {
 				// Of what was moved meanwhile, and is in them twice, at most what the process has in all.
 				p.mappings.sharedBytes = min(p.mappings.sharedBytes, max(p.sharedBytes, seen.now.sharedBytes))
-				p.mappings.ownBytes = min(p.mappings.ownBytes, max(p.ownBytes, seen.now.ownBytes)+p.mappings.sharedBytes)
+				most := max(p.ownBytes, seen.now.ownBytes) + p.mappings.sharedBytes
+				p.mappings.ownBytes, p.mappings.wholeBytes = min(p.mappings.ownBytes, most), min(p.mappings.wholeBytes, most)
 			}
 			if before {
 				p.status = seen.now
@@ -321,6 +322,7 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 		p.plain = p.plainBytes()
 		p.baseBytes = p.plain
 		own += p.mappings.ownBytes + p.tableBytes
+		whole = max(whole, p.mappings.wholeBytes+p.tableBytes)
 		device += p.mappings.deviceBytes
 		nameless += p.mappings.namelessBytes
 		sharedFiles += p.mappings.sharedFileBytes
@@ -334,7 +336,8 @@ func (s *Sampler) take(look closeLook, pids []int, sum int64) {
 	}
 	held, segments := s.held(max(look.namelessBytes, nameless), sharedFiles)
 	s.hidden.seenBytes, s.hidden.is = max(look.namelessBytes, nameless)+segments+shared, s.hidden.is || look.hidden
-	need := own + held
+	// A child that ended before it was looked at leaves only its parent's part of what they shared.
+	need := max(own, whole) + held
 	for _, resident := range libraries {
 		need += resident
 	}

@@ -435,22 +435,26 @@ func TestWhatIsMovedCountsOnce(t *testing.T) {
 }
 
 // TestWhoEndsDuringALook: a child that is there when a close look begins and gone when its mappings are read leaves nothing behind. Its sizes, in which the pages that it
-// shared with its parent count in full, are not taken for memory of its own; those of a process that has closed itself to others are.
+// shared with its parent count in full, are not taken for memory of its own, and its part of those pages is not lost; those of a process that has closed itself to
+// others are.
 func TestWhoEndsDuringALook(t *testing.T) {
 	const mib = 1 << 20
 	for _, test := range []struct {
 		name  string
 		child processSeen
+		share int64 // the parent's part of its pages
 		want  int64
 	}{
-		{"ended and reaped", processSeen{}, 100 * mib},
-		{"ended and not reaped", processSeen{found: true}, 100 * mib},
-		{"closed to others", processSeen{found: true, now: status{ownBytes: 100 * mib, tableBytes: mib}}, 201 * mib},
+		{"ended and reaped", processSeen{}, 100 * mib, 100 * mib},
+		{"ended and not reaped", processSeen{found: true}, 100 * mib, 100 * mib},
+		{"ended after its parent was looked at", processSeen{}, 50 * mib, 100 * mib},
+		{"closed to others", processSeen{found: true, now: status{ownBytes: 100 * mib, tableBytes: mib}}, 100 * mib, 201 * mib},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			parent := status{ownBytes: 100 * mib}
 			s := &Sampler{known: map[int]*process{1: {status: parent}, 2: {status: status{ownBytes: 100 * mib, tableBytes: mib}}}}
-			s.take(closeLook{of: map[int]processSeen{1: {open: true, found: true, now: parent, mappings: mappings{ownBytes: 100 * mib}}, 2: test.child}}, []int{1, 2}, 201*mib)
+			shared := mappings{ownBytes: test.share, wholeBytes: 100 * mib}
+			s.take(closeLook{of: map[int]processSeen{1: {open: true, found: true, now: parent, mappings: shared}, 2: test.child}}, []int{1, 2}, 201*mib)
 			if s.lastUse.NeedBytes != test.want {
 				t.Errorf("%d MiB, want %d", s.lastUse.NeedBytes/mib, test.want/mib)
 			}

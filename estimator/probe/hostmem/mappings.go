@@ -10,6 +10,8 @@ import (
 // mappings is what one process has of each kind of memory: of a page that several share, its part.
 type mappings struct {
 	ownBytes int64 // memory without a file, and pages of files that it has changed for itself
+	// wholeBytes is ownBytes with every page in full, whoever else has it: what the process takes if nobody has.
+	wholeBytes int64
 	// libraries are the resident pages of programs and libraries, by path, in full: who else on this machine runs the same ones is not the program's luck.
 	libraries map[string]int64
 	// Pages of files that are memory: memfd_create, and /dev/shm and System V.
@@ -161,6 +163,7 @@ func sumMappings(all []mapping) mappings {
 		switch {
 		case m.isMemory():
 			s.ownBytes += m.shareBytes + m.swapShareBytes
+			s.wholeBytes += m.residentBytes + m.swapShareBytes
 			if m.path == sharedWithoutFile {
 				s.sharedBytes += m.shareBytes
 			}
@@ -170,6 +173,7 @@ func sumMappings(all []mapping) mappings {
 			s.sharedFileBytes += m.shareBytes + m.swapShareBytes
 		default:
 			s.ownBytes += m.ownShareBytes()
+			s.wholeBytes += min(m.anonymousBytes, m.residentBytes) + m.swapShareBytes
 			ofFile := m.residentBytes - min(m.residentBytes, m.anonymousBytes)
 			if _, library := s.libraries[m.path]; library {
 				s.libraries[m.path] += ofFile
