@@ -181,6 +181,9 @@ func (a *answer) judgeRank(r *rankReport) {
 	}
 	if r.Reason == reasonStopped {
 		a.judgeAhead(&r.Coverage.Ahead, r.PeakReservedBytes)
+		if r.Pool != nil && r.Coverage.TimeLapse != lapseProgram {
+			a.lower(estimator.Low, estimator.CodePhaseNotReached, "the program was not followed to its end, and what JAX compiles later is not in the figure: --budget sees more")
+		}
 	}
 	if r.Reason == reasonRunning {
 		a.lower(estimator.Low, estimator.CodeRunCutShort, fmt.Sprintf("a process was ended without a word after step %d or later: what it took since is not in the figure", r.Steps))

@@ -80,11 +80,14 @@ type JAX struct {
 	ValuesRead   int64         `json:"values_read"`
 	ArraysRead   int64         `json:"arrays_read"`
 	// Values says how the process was answered where it read what only a kernel could have known.
-	Values        ValuesSide `json:"values"`
-	GoesOn        bool       `json:"goes_on"`
-	HostPeakBytes int64      `json:"host_peak_bytes"`
-	BeganUnix     float64    `json:"began_unix"`
-	WallSeconds   float64    `json:"wall_seconds"`
+	Values ValuesSide `json:"values"`
+	GoesOn bool       `json:"goes_on"`
+	// TimeLapse and Ahead are those of a process of PyTorch.
+	TimeLapse string `json:"time_lapse"`
+	Ahead
+	HostPeakBytes int64   `json:"host_peak_bytes"`
+	BeganUnix     float64 `json:"began_unix"`
+	WallSeconds   float64 `json:"wall_seconds"`
 }
 
 // ParseJAX reads and checks the report of the Python layer for JAX.
@@ -127,13 +130,13 @@ func ParseJAX(data []byte) (*JAX, error) {
 		c.Name = clip(c.Name)
 		counts, sizes = append(counts, c.Executions), append(sizes, c.ArgumentBytes, c.OutputBytes, c.AliasBytes, c.TemporaryBytes)
 	}
-	for _, text := range []*string{&j.Reason, &j.Python, &j.JAX, &j.Plugin, &j.PluginVersion, &j.Allocator} {
+	for _, text := range []*string{&j.Reason, &j.Python, &j.JAX, &j.Plugin, &j.PluginVersion, &j.Allocator, &j.TimeLapse} {
 		*text = clip(*text)
 	}
 	if j.Exception != nil {
 		j.Exception.Type, j.Exception.Text = clip(j.Exception.Type), clip(j.Exception.Text)
 	}
-	return &j, errors.Join(j.Values.check(), checkNumbers(counts, sizes))
+	return &j, errors.Join(j.Values.check(), j.Ahead.check(), checkNumbers(counts, sizes))
 }
 
 // onCard says that the process has begun to use a card.
@@ -275,9 +278,6 @@ func (a *answer) judgePool(r *rankReport, p *gpu.Profile) {
 	}
 	if pool.Beside {
 		a.lower(estimator.Low, estimator.CodeJAXWithTorch, "PyTorch and JAX use the same card: what they need is added up, at whatever times they need it")
-	}
-	if r.Reason == reasonStopped {
-		a.lower(estimator.Low, estimator.CodePhaseNotReached, "the program was not followed to its end, and what JAX compiles later is not in the figure: --budget sees more")
 	}
 }
 

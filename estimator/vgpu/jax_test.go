@@ -64,6 +64,10 @@ func TestJAXReports(t *testing.T) {
 		// 6 GiB are three quarters of 8 GiB: a smaller card has no such share.
 		{name: "to its end", confidence: estimator.High, reasons: []string{"kernels_chosen", "share_of_card"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "not to its end", jax: map[string]any{"reason": "stopped"}, confidence: estimator.Low, reasons: []string{"phase_not_reached"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "to its end in time-lapse", jax: map[string]any{"reason": "stopped", "time_lapse": "program"}, confidence: estimator.High, reasons: []string{"run_cut_short"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "in time-lapse until nothing new came", jax: map[string]any{"reason": "stopped", "time_lapse": "nothing_new"}, confidence: estimator.Low, reasons: []string{"phase_not_reached"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "to its end in time-lapse, but for a part", jax: map[string]any{"reason": "stopped", "time_lapse": "program", "changes_ahead": []string{"train.py line 7"}}, confidence: estimator.Low, reasons: []string{"phase_not_reached"}, needed: 6 << 30, comfortable: 8 << 30},
+		{name: "each step leaves something", jax: map[string]any{"reason": "stopped", "time_lapse": "program", "step_leaves_bytes": 1 << 20, "steps_in_all": 1 << 20}, confidence: estimator.Low, reasons: []string{"memory_grows"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "the first answer stands", jax: map[string]any{"reason": "stopped", "goes_on": true}, confidence: estimator.Low, reasons: []string{"phase_not_reached"}, needed: 6 << 30, comfortable: 8 << 30},
 		{name: "an allocator without counters", jax: map[string]any{"allocator": "platform", "devices": []map[string]any{{"index": 0}}},
 			native:     map[string]any{"devices": []map[string]any{{"index": 0, "total_bytes": 80 << 30, "peak_bytes": 7 << 30, "allocations": 9}}},
@@ -152,6 +156,7 @@ func TestJAXReportsAreChecked(t *testing.T) {
 		"a negative card":          {"cards": []int{-1}},
 		"too many cards":           {"cards": make([]int, maxDevicesInOne+1)},
 		"negative compile time":    {"compile_seconds": -1},
+		"more steps than any":      {"steps_in_all": 1 << 60},
 		"negative uses":            {"values": map[string]any{"uses": map[string]int{"bool": -1}}},
 	} {
 		if _, err := ParseJAX(jaxReport(t, 7, changes)); err == nil {

@@ -168,6 +168,7 @@ func newRankReports(p *process) []rankReport {
 func (r *rankReport) ofJAX(j *JAX) {
 	r.Reason, r.Steps, r.Flat = j.Reason, j.Steps, j.Flat
 	r.HostPeakBytes, r.BeganUnix, r.WallSeconds = j.HostPeakBytes, j.BeganUnix, j.WallSeconds
+	r.Coverage.TimeLapse, r.Coverage.Ahead = j.TimeLapse, j.Ahead.cut()
 	if j.Processes > 1 && j.Process != nil {
 		r.GlobalRank, r.WorldSize, r.Node = j.Process, j.Processes, j.Node
 	}

@@ -439,11 +439,7 @@ func sumUp(processes []process) (Reports, error) {
 			r.CPUOnly = r.CPUOnly && py.Reason == reasonCPUOnly
 			r.Stopped = r.Stopped || py.Reason == reasonStopped
 			r.TimeLapse = r.TimeLapse || py.TimeLapse == lapseOn
-			for _, place := range placesAhead(py.NotRun) {
-				if !slices.Contains(r.NotRun, place) && len(r.NotRun) < placesMost {
-					r.NotRun = append(r.NotRun, place)
-				}
-			}
+			r.addNotRun(py.NotRun)
 			r.BudgetSpent = r.BudgetSpent || py.Reason == reasonBudgetSpent
 			r.OutOfMemory = r.OutOfMemory || py.Exception != nil && py.Exception.OutOfMemory
 			if py.Reason == reasonRunning && py.CUDAInitialized && !p.usedGPU() && !failed {
@@ -494,12 +490,21 @@ func sumUp(processes []process) (Reports, error) {
 	return r, r.addRanks(ranks)
 }
 
+func (r *Reports) addNotRun(places []string) {
+	for _, place := range placesAhead(places) {
+		if !slices.Contains(r.NotRun, place) && len(r.NotRun) < placesMost {
+			r.NotRun = append(r.NotRun, place)
+		}
+	}
+}
+
 // addJAX adds what one process of JAX says of the run.
 func (r *Reports) addJAX(j *JAX) {
 	r.TorchSeen = true
 	r.CPUOnly = r.CPUOnly && !j.onCard()
 	r.Stopped = r.Stopped || j.Reason == reasonStopped
 	r.TimeLapse = r.TimeLapse || j.GoesOn
+	r.addNotRun(j.NotRun)
 	r.BudgetSpent = r.BudgetSpent || j.Reason == reasonBudgetSpent
 	r.OutOfMemory = r.OutOfMemory || j.Exception != nil && j.Exception.OutOfMemory
 	if r.Versions.Torch == "" || j.onCard() {

@@ -343,14 +343,14 @@ func DependsOnValues(b *trace.Bundle) bool {
 	return false
 }
 
-// LowOnEverySide says of a run of JAX that it was not followed to the program's end: the answer is low whatever other sides show, so they need come no
+// LowOnEverySide says of a run of JAX that it was not followed to the program's end, in time-lapse neither: the answer is low whatever other sides show, so they need come no
 // further than to their first answer.
 func LowOnEverySide(b *trace.Bundle) bool {
 	if b.Manifest.Outcome != trace.Stopped {
 		return false
 	}
 	for i := range b.Ranks {
-		if r, err := parseRank(b.Ranks[i].Report); err != nil || r.Pool == nil || r.Reason != reasonStopped {
+		if r, err := parseRank(b.Ranks[i].Report); err != nil || r.Pool == nil || r.Reason != reasonStopped || r.Coverage.TimeLapse == lapseProgram {
 			return false
 		}
 	}

@@ -163,6 +163,8 @@ static void *card; /* the first that has an array: its arrays are recorded */
 static struct computation computations[MAX_COMPUTATIONS];
 static unsigned computation_count;
 static char plugin_path[MAX_PATH];
+static void (*tell_of)(unsigned); /* the Python layer, once it follows the program in time-lapse: an execution of so many bytes has come */
+static int64_t tell_from_bytes;
 static uint64_t small_reads, large_reads, executions, compile_nanos;
 
 static bool has(unsigned at)
@@ -311,6 +313,7 @@ static void *execute_here(void *arguments)
 	const struct execute_arguments *e = arguments;
 	const void *loaded = e->executable;
 	struct computation *c, seen = {.loaded = loaded};
+	void (*tell)(unsigned);
 	unsigned number;
 	void *error;
 
@@ -342,6 +345,9 @@ static void *execute_here(void *arguments)
 		c->executions++;
 	executions += !error;
 	pthread_mutex_unlock(&lock);
+	tell = __atomic_load_n(&tell_of, __ATOMIC_ACQUIRE);
+	if (!error && tell && seen.argument_bytes + seen.output_bytes - seen.alias_bytes + seen.temporary_bytes >= __atomic_load_n(&tell_from_bytes, __ATOMIC_RELAXED))
+		tell(number);
 	return error;
 }
 
@@ -515,4 +521,11 @@ GV_EXPORT void gresize_pjrt_counts(int64_t to[5])
 	to[3] = table ? table->version.minor : -1;
 	to[4] = (int64_t)__atomic_load_n(&compile_nanos, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&lock);
+}
+
+/* gresize_pjrt_tell has a function called, in the thread that asked for it, behind each execution of at least so many bytes; none any more where it is NULL. */
+GV_EXPORT void gresize_pjrt_tell(void (*function)(unsigned), int64_t from_bytes)
+{
+	__atomic_store_n(&tell_from_bytes, from_bytes, __ATOMIC_RELAXED);
+	__atomic_store_n(&tell_of, function, __ATOMIC_RELEASE);
 }

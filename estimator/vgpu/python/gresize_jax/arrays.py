@@ -19,10 +19,10 @@ if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Iterator
 
 MOVED, MADE, USED, GONE, BEGINS, ENDS = range(1, 7)
-GRANULE = 256  # to which XLA's allocator rounds up
 MOST_EVENTS = 1 << 19
 MOST_LINES = 300000
 MOST_NAMES, MOST_NAME_LENGTH = 4096, 200
+TEMPORARY_AFTER = 256
 TEMPORARIES_FROM = 1 << 61  # where no card has memory: XLA does not say where they lie
 # Programs call it so, whatever the optimizer's own parts are called: opt_state, opt, optimizer.
 OPTIMIZER = re.compile(r"(^|[^a-z])opt(im(izer|iser)?)?([^a-z]|$)", re.IGNORECASE)
@@ -181,7 +181,7 @@ class Record:
                 body.append({"action": "free_completed", "addr": place, "size": of.bytes, "stream": 0})
             elif what == "begins" and place > 0:
                 blocks += 1
-                at = TEMPORARIES_FROM + blocks * GRANULE
+                at = TEMPORARIES_FROM + blocks * TEMPORARY_AFTER
                 temporaries[id(of)] = at
                 body.append({"action": "alloc", "addr": at, "size": place, "stream": 0})
                 body.append({"own": "temporary", "addr": at, "name": texts.setdefault(self.name(of.computation), len(texts))})

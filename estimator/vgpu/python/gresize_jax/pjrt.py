@@ -7,7 +7,7 @@ from gresize_vgpu.process import native
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from typing import Any
+    from typing import Any, Callable
 
 MOST = 4096
 NAME_BYTES = 96
@@ -52,9 +52,30 @@ def step(found: list[Computation]) -> int:
     return max(range(len(found)), key=lambda i: (found[i].bytes() * found[i].executions, found[i].executions), default=-1)  # an old release does not say the bytes
 
 
+def largest(found: list[Computation]) -> int:
+    """What one execution of the largest computation needs."""
+    return max([c.bytes() for c in found], default=0)
+
+
 def steps(found: list[Computation]) -> int:
     """How often the step was executed."""
     return int(found[step(found)].executions) if found else 0
+
+
+class Told:
+    """Has executions of at least so many bytes told to a function, in the thread that asks for them and behind each; it is given the number of the computation."""
+
+    def __init__(self, function: Callable[[int], None]) -> None:
+        self._kept = ctypes.CFUNCTYPE(None, ctypes.c_uint)(function)
+
+    def begin(self, from_bytes: int) -> None:
+        native.library().gresize_pjrt_tell(self._kept, ctypes.c_int64(from_bytes))
+
+    @staticmethod
+    def end() -> None:
+        tell = getattr(native.library(), "gresize_pjrt_tell", None)
+        if tell is not None:
+            tell(None, ctypes.c_int64(0))
 
 
 class Counts:

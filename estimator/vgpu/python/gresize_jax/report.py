@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 SCHEMA = "gresize.vgpu.jax/1"
 MOST_COMPUTATIONS = 128
+GRANULE = 256  # to which XLA's allocator rounds up
 OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
 
 
@@ -67,6 +68,17 @@ def memory_stats(device: Any) -> dict[str, int]:
         return {}
 
 
+def peak_bytes() -> int:
+    """The most that lived at once on any card."""
+    return max([memory_stats(d).get("peak_bytes_in_use", 0) for d in card_devices()], default=0)
+
+
+def live_bytes() -> int:
+    """What the program's arrays have that live now: XLA gives back in its own time, which would look as if less was kept."""
+    live = [a for b in backends().values() if getattr(b, "platform", "") in ("gpu", "cuda") for a in b.live_arrays()]
+    return sum(-(-a.nbytes // GRANULE) * GRANULE for a in live if not a.is_deleted())
+
+
 def devices() -> list[dict[str, Any]]:
     listed = []
     for device in card_devices():
@@ -85,11 +97,15 @@ def devices() -> list[dict[str, Any]]:
     return listed
 
 
+def out_of_memory(value: Any) -> bool:
+    return value is not None and OUT_OF_MEMORY in exceptions.summary(value)
+
+
 def exception(value: Any) -> dict[str, Any] | None:
     if value is None:
         return None
     text = exceptions.summary(value)
-    return {"type": type(value).__name__, "text": text, "out_of_memory": OUT_OF_MEMORY in text}
+    return {"type": type(value).__name__, "text": text, "out_of_memory": out_of_memory(value)}
 
 
 def preallocates() -> bool:
@@ -129,7 +145,8 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
             "cards": settings.cards(),
             "interface": counts.minor,
             "steps": pjrt.steps(computations),
-            "flat": watch.first_answer is not None,
+            "flat": watch.first_answer is not None and watch.later.flat(watch.rested),
+            **(watch.looking(watch.later.said, watch.faults) or {}),
             "executions": counts.executions,
             "computations": [c.said() for c in sorted(computations, key=lambda c: -c.bytes())[:MOST_COMPUTATIONS]],
             "compile_seconds": round(counts.compile_seconds, 3),

@@ -9,7 +9,7 @@ import time
 from gresize_vgpu.dist import ranks
 from gresize_vgpu.process import guard, report_file, settings, watched
 
-from . import arrays, pjrt, processes, reads, report
+from . import arrays, later, pjrt, processes, reads, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -20,6 +20,8 @@ DEFAULT_SECONDS = 120.0
 LOOKS_EVERY_SECONDS = 0.25
 # The peak must not have moved in this many executions of the largest computation.
 FLAT_STEPS = 2
+# A peak that never comes to rest has its first answer all the same, so many times the steps behind the newest computation.
+MOST_TIMES_STEPS = 3
 # A program that has done nothing new for so long after its first answer is not waited for: seconds of the processor at least, and as many times
 # those that the first answer took; by the clock, more than the ten seconds for which XLA waits for memory where the card is full.
 REST_SECONDS, REST_TIMES = 5.0, 2
@@ -39,11 +41,13 @@ class Watch(watched.Watched):
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.reads = reads.Reads()
+        self.later = later.Later(self, self.seconds, REST_CLOCK_SECONDS)
         self.first_answer: Any = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)
         self.seen = 0  # computations
         self.highest = 0  # bytes
-        self.steps_at_highest = 0
+        self.steps_at_highest = self.steps_at_seen = 0
+        self.rested = False  # the peak, at the first answer
         self.reported = 0
 
     # -- what is executed
@@ -51,23 +55,30 @@ class Watch(watched.Watched):
     def look(self) -> None:
         """Asked every now and then, from a thread of ours."""
         computations = pjrt.computations()
-        peak = max([report.memory_stats(d).get("peak_bytes_in_use", 0) for d in report.card_devices()], default=0)
+        peak = report.peak_bytes()
         steps = pjrt.steps(computations)
         if len(computations) != self.seen or peak > self.highest + NEW_BYTES:
             self.newest = self.clocks()
             self.steps_at_highest = steps
+        if len(computations) != self.seen:
+            self.steps_at_seen = steps
         self.seen, self.highest = len(computations), max(peak, self.highest)
-        if self.first_answer is None and steps >= self.wanted_steps and steps - self.steps_at_highest >= FLAT_STEPS:
+        self.rested = self.rested or steps >= self.wanted_steps and steps - self.steps_at_highest >= FLAT_STEPS
+        if self.first_answer is None and (self.rested or steps - self.steps_at_seen >= MOST_TIMES_STEPS * self.wanted_steps):
             self.first_answer = self.newest = self.clocks()
             report.write(self, "running")
+            self.looking(self.later.go_on, computations)
         elif steps > 2 * self.reported:
             self.reported = steps
             report.write(self, "running")  # a process that is killed later still leaves what it was seen to need
-        if self.first_answer is not None and (os.environ.get("GRESIZE_PROBE_QUICK") or self.rests()):
+        if self.later.lapse.active:
+            self.looking(self.later.look, computations)
+        if self.first_answer is not None and (os.environ.get("GRESIZE_PROBE_QUICK", "0") not in ("", "0") or (self.later.lapse.over() if self.later.lapse.active else self.rests())):
             self.stop("stopped")
         if ranks.others_left():
             self.stop("stopped")
         if time.monotonic() - self.begin >= self.seconds and computations:
+            self.later.end("budget")
             self.stop("budget_spent" if self.first_answer is None else "stopped")
 
     def clocks(self) -> tuple[float, float]:
@@ -85,6 +96,9 @@ class Watch(watched.Watched):
 
     def leave_report(self, reason: str) -> None:
         report.write(self, reason)
+        if reason == "stopped":
+            self.looking(self.later.look_beyond)
+            report.write(self, reason)
         report_file.flush_streams()
         guard.quietly(ranks.leave)
 
@@ -93,8 +107,10 @@ class Watch(watched.Watched):
         with self.lock:
             if self.done:
                 return
-            self.done = True
             raised = getattr(sys, "last_value", None)
+            if self.looking(self.later.program_ends, raised) and not report.out_of_memory(raised):
+                self.stop("stopped")
+            self.done = True
             report_file.hide_from_measurement()
             if report.backends():
                 report.write(self, "exit" if raised is None else "exception", raised)
@@ -134,6 +150,7 @@ def start(import_seconds: float) -> None:
     guard.quietly(_hook_visible)
     guard.quietly(watch.reads.hook, sys.modules["jax._src.array"])
     guard.quietly(arrays.NAMES.hook, sys.modules["jax._src.compiler"])
+    watch.looking(watch.later.hook, sys.modules["jax._src.compiler"])
     guard.quietly(processes.hook, watch.reads.silently)
     atexit.register(guard.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import dis
+import os
 import sys
 import time
 
@@ -38,12 +39,16 @@ OF_A_STREAM = 0.4
 MOST_BY_CHANCE = 3
 # What goes through a range of its own for whoever calls it.
 PASSES_ON = ("tqdm.std", "tqdm.asyncio", "tqdm.notebook")
+# What all turns of a test may take more without being worth a word.
+MOST_RISEN_BYTES = 16 << 20
 MOST_ROWS = 40  # from a range to the loop
 
 
 class Loops:
-    def __init__(self, lapse: TimeLapse, peak: Callable[[], int], held: Callable[[], int], fault: Callable[[Exception], None]) -> None:
+    def __init__(self, lapse: TimeLapse, peak: Callable[[], int], held: Callable[[], int], fault: Callable[[Exception], None], first_turns: int = FIRST_TURNS, held_is_exact: bool = False) -> None:
+        """held_is_exact: what is held where turns were left out is so much more for the turns that were run since."""
         self.lapse, self.peak, self.held, self.fault = lapse, peak, held, fault
+        self.first_turns, self.held_is_exact = first_turns, held_is_exact
         self.open = []  # how many turns the loops have that are gone through now
         self.leaving = []  # what turns leave, and how many there are, of each loop in time-lapse
         self.steps_leave = kept_by_turns.Leaves(held)  # of a training without such loops
@@ -141,7 +146,7 @@ class Loops:
             passes_on = frame.f_globals.get("__name__") in PASSES_ON
             self._places[place] = (_Span if passes_on else None) if not own_files.is_users(frame.f_code.co_filename) else _goes_into(*place)
         kind = self._places[place]
-        return kind(self, span, place) if kind is not None and len(span) > FIRST_TURNS else span
+        return kind(self, span, place) if kind is not None and len(span) > self.first_turns else span
 
     def turns(self, span: range, place: Place) -> Iterator[Any]:
         steps, lapse = self.steps, self.lapse
@@ -184,11 +189,11 @@ class Loops:
                 if not outer and self.begun != begun:
                     outer, until = True, begin + OUTER_SHARE * seconds
                     stands[0] = True
-                if run >= FIRST_TURNS and time.process_time() > until or (outer or run >= FIRST_TURNS) and self.lapse.quiet(SOON):
+                if run >= self.first_turns and time.process_time() > until or (outer or run >= self.first_turns) and self.lapse.quiet(SOON):
                     break
             if turn < count:
                 self.left_out, self.counters.cut = True, self.counters.cut or outer
-                for value in self._landings(notes, turn, count, outer):
+                for value in self._landings(notes, turn, count, outer, left):
                     yield value
         finally:
             self.going = [other for other in self.going if other is not notes]
@@ -209,6 +214,15 @@ class Loops:
                         found[question.place[:2]] = rise / times * notes.times(question, answer)
         return found
 
+    def rising_in_words(self) -> list[str]:
+        """Tests of which turns with one answer need more each time, and more in all than an upper end holds."""
+        rising = {**self.rising_so_far(), **self.counters.rising}
+        return ["each turn that %s line %d leads to needs more than the one before" % (os.path.basename(name), line) for (name, line), rise in rising.items() if rise > MOST_RISEN_BYTES]
+
+    def left_out_turns(self) -> bool:
+        """Whether turns were left out."""
+        return self.left_out or self.counters.left_out_steps > 0
+
     def due(self) -> set[Place]:
         """(file, line) where numbers are reckoned that later turns would make larger."""
         return {place for notes in self.going for place in notes.due()}
@@ -220,7 +234,7 @@ class Loops:
             self.fault(e)
             return None
 
-    def _landings(self, notes, turn, count, outer):
+    def _landings(self, notes, turn, count, outer, left):
         between = [turn + (count - turn) * k // BETWEEN for k in range(1, BETWEEN)] + [count - 1]
         while turn < count:
             try:
@@ -243,6 +257,8 @@ class Loops:
                 turn += 1
                 if turn >= count or self.steps >= steps + (1 if outer else STEPS_AFTER):
                     break
+            if self.held_is_exact:
+                self.looking(left.landed, turn - at)
             if question is not None and question.rose(answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
@@ -250,7 +266,7 @@ class Loops:
 
 def _is_compiled(value):
     """Whether something is a function that a compiler reads, when it is called first."""
-    return (type(value).__module__ or "").split(".", 1)[0] in ("triton", "numba", "taichi", "jax")
+    return (type(value).__module__ or "").split(".", 1)[0] in ("triton", "numba", "taichi")
 
 
 def _range(loops):

@@ -276,11 +276,11 @@ def _parts(value):
         return [((k,) if isinstance(k, (str, int)) else n, v) for n, (k, v) in zip(range(MOST_ENTRIES), list(value.items())[:MOST_ENTRIES])]
     if type(value) in (list, tuple):
         return list(enumerate(value[:MOST_ENTRIES]))
-    optimizers = sys.modules["torch"].optim.Optimizer
-    if isinstance(value, optimizers):
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.optim.Optimizer):
         own = own_files.is_users(own_files.file_of_type(type(value)))
         return [(n, v) for n, v in list(vars(value).items()) if own or n in ("param_groups", "state")]
-    if isinstance(value, sys.modules["torch"].nn.Module):
+    if torch is not None and isinstance(value, torch.nn.Module):
         own = own_files.is_users(own_files.file_of_type(type(value)))
         return [(n, v) for n, v in list(vars(value).items()) if n == "_modules" or own and n[:1] != "_"]
     held = getattr(value, "__dict__", None)

@@ -59,8 +59,8 @@ def begun_anew(trainings: int) -> list[str]:
 class TimeLapse:
     """Whether the first answer is known, since when nothing new was seen, and how it ended."""
 
-    def __init__(self, seconds: float) -> None:
-        self.budget = seconds
+    def __init__(self, seconds: float, share: float = BUDGET_SHARE, waited_seconds: float = LEAST_WAITED_SECONDS) -> None:
+        self.budget, self.share, self.waited_seconds = seconds, share, waited_seconds
         self.active = False
         self.failure = None  # the traceback of that
         self.ended = ""  # in words for the report: "", "program", "nothing_new", "budget", or the exception
@@ -74,7 +74,7 @@ class TimeLapse:
         self.active, self.first_peak = True, allocated
         self._first, self._first_processor, self._news = now - begin, time.process_time(), now
         self._news_processor = self._first_processor
-        self._until = begin + max(BUDGET_SHARE * self.budget, self._first + LEAST_SHARE * (self.budget - self._first))
+        self._until = begin + max(self.share * self.budget, self._first + LEAST_SHARE * (self.budget - self._first))
         return now < self._until
 
     def see(self, steps: int, allocated: int, reserved: int, *others: int) -> bool:
@@ -98,7 +98,7 @@ class TimeLapse:
 
     def quiet(self, share: float = 1.0) -> bool:
         """Whether nothing new has come for so long that nothing is expected, or for a share of that."""
-        return time.monotonic() - self._news > share * max(LEAST_WAITED_SECONDS, 2 * QUIET_FACTOR * self._first) or (
+        return time.monotonic() - self._news > share * max(self.waited_seconds, 2 * QUIET_FACTOR * self._first) or (
             time.process_time() - self._news_processor > share * max(LEAST_QUIET_SECONDS, QUIET_FACTOR * self._first_processor)
         )
 

@@ -5,12 +5,31 @@ import os
 import threading
 import time
 
-from . import report_file
+from . import guard, report_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
 
 
 class Watched:
     def __init__(self) -> None:
+        self.faults: list[str] = []  # of what looks at what comes later, in words
         self.begin_anew()
+
+    def looking(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls what looks at what comes later."""
+        try:
+            return function(*args)
+        except Exception as e:
+            self.fault(e)
+
+    def fault(self, e: Exception) -> None:
+        """A look that failed has seen nothing: no answer may rest on it."""
+        guard.complain()
+        text = "what comes later could not be examined (%s)" % type(e).__name__
+        if text not in self.faults:
+            self.faults.append(text)
 
     def begin_anew(self) -> None:
         """Also in a forked child: its parent's lock, clock and report are not its own."""

@@ -29,7 +29,7 @@ CHANCE = re.compile(r"rand|random|rand\w+|\w*random\w*|choices?|uniform|gauss|no
 # Methods of networks that compute nothing, and functions that only look at what they are given.
 STILL = set(
     "eval train state_dict load_state_dict zero_grad parameters named_parameters modules named_modules children named_children buffers apply requires_grad_ no_sync extra_repr half float"
-    " named_buffers get_parameter get_submodule register_buffer register_forward_hook get_num_params print len isinstance issubclass type id hasattr getattr str repr save log watch".split()
+    " named_buffers get_parameter get_submodule jit devices local_devices device_count local_device_count process_index process_count device_get block_until_ready register_buffer register_forward_hook get_num_params print len isinstance issubclass type id hasattr getattr str repr save log watch".split()
 )
 # What makes tensors, by name alone: a device is asked for in words, or the default one counts.
 FACTORIES = set("zeros ones empty full rand randn randint randperm arange linspace tensor as_tensor eye zeros_like ones_like empty_like full_like rand_like randn_like load".split())
@@ -49,6 +49,13 @@ def name_of(node: Any) -> str:
     while isinstance(node, (ast.Subscript, ast.Starred)):
         node = node.value
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _root(node):
+    """The first name of what is called."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return getattr(node, "id", "")
 
 
 def _names(node):
@@ -71,10 +78,11 @@ def _words(node):
 
 
 class Blocks:
-    def __init__(self, lines: dict[str, set[int]], turns: Any, answered: Collection[Place] = (), networks: Collection[str] = ()) -> None:
+    def __init__(self, lines: dict[str, set[int]], turns: Any, answered: Collection[Place] = (), networks: Collection[str] = (), makers: Collection[str] = ()) -> None:
         """lines: file -> those that were run. turns: the loops around the steps. answered: (file, line) of tests that had either answer. networks: names that
-        networks were seen to have."""
+        networks were seen to have; makers: those of a library's modules and functions that make arrays."""
         self.lines, self.turns, self.answered, self.networks = lines, turns, set(answered), set(networks)
+        self.makers = set(makers)
         self.doubts, self.advice = [], []
         self.counted, self.drawn, self.sizes = set(), set(), set()  # names of counters, of what chance gave, and of what goes into what makes tensors
         self.in_sizes = set()  # questions whose answer goes into such
@@ -144,6 +152,8 @@ class Blocks:
             return not (given and isinstance(given[0], ast.Constant) and not given[0].value)
         if name == "deepcopy":
             return not (given and name_of(given[0]) in self.written)
+        if _root(call.func) in self.makers and name not in STILL:
+            return True
         if name in MAKES or name == "to" and around is not None and given and not _is_host(given[0]) or name in self.networks:
             return True
         if name in FACTORIES and (around is None or name_of(around) == "torch"):
@@ -401,7 +411,9 @@ def _is_host(node):
 
 
 def _default_is_host():
-    torch = sys.modules["torch"]
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return True
     try:
         return torch.get_default_device().type == "cpu"
     except AttributeError:  # before 2.3

@@ -74,7 +74,7 @@ def write(watch: Any, reason: str, exception: BaseException | None = None, initi
         devices = watch.figures or devices_of(watch)
         unread, larger = (0, False) if watch.lapse.whole() or reason == "exit" else watch.loaders.unread()
         leaves, steps = watch.looking(watch.leaves) or (0, 0)
-        rising = watch.looking(watch.rising) or []
+        rising = watch.looking(watch.loops.rising_in_words) or []
         if watch.lapse.active and reason == "running":
             reason = "stopped"  # the first answer stands
         content = {

@@ -14,7 +14,7 @@ from gresize_imports import after_import
 
 from ..compiler import autotune, tracing
 from ..dist import ranks
-from ..lapse import counting_loops, epoch_cut, program_counters, time_lapse
+from ..lapse import blocks_ahead, counting_loops, epoch_cut, program_counters, time_lapse
 from ..process import allocator, exceptions, guard, native, report_file, settings, watched
 from ..program import background, call_stack, lines_not_run, lines_run, program_frames
 from ..record import memory_history, modules, operators
@@ -24,7 +24,7 @@ from . import report, stream_use
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from typing import Any, Callable
+    from typing import Any
 
     from gresize_types import Torch
 
@@ -75,7 +75,6 @@ class Watch(watched.Watched):
         self.loops = counting_loops.Loops(self.lapse, self.allocated_peak, self.held, self.fault)
         self.figures: list[dict[str, Any]] | None = None  # those of the devices, once they are not to change any more
         self.peak_of_training = 0  # before the epoch was cut short
-        self.faults = []  # of what looks at what comes later, in words
         self.frozen, self.larger = [], []  # in words
         self.afterwards = []  # places of the program that something else than its loop may come to
         self.passed, self.turns = lines_run.Passed(), call_stack.Turns()
@@ -128,13 +127,9 @@ class Watch(watched.Watched):
         each, steps = max(found, key=lambda left: left[0] * left[1], default=(0, 0))
         return (int(math.ceil(each)), steps) if each * steps > LEAST_LEFT_BYTES else (0, steps)
 
-    def rising(self) -> list[str]:
-        """In words, tests of which turns with one answer need more each time, and more in all than an upper end holds."""
-        return ["each turn that %s line %d leads to needs more than the one before" % (os.path.basename(name), line) for (name, line), rise in {**self.loops.rising_so_far(), **self.loops.counters.rising}.items() if rise > epoch_cut.MOST_LEFT_BYTES]
-
     def left_out(self) -> bool:
         """Whether batches or turns were left out in time-lapse."""
-        return self.phases.left_out or self.loops.left_out or self.loops.counters.left_out_steps > 0
+        return self.phases.left_out or self.loops.left_out_turns()
 
     def keep_peaks(self, device: int) -> dict[str, int]:
         stats = allocator.memory_stats(self.torch, device)
@@ -319,7 +314,7 @@ class Watch(watched.Watched):
         """What the steps could not show; the figures are written down already."""
         try:
             self.figures = report.devices_of(self)
-            self._look_at_blocks()
+            self.ahead = blocks_ahead.look(self)
             if self.lapse.ended == "budget":
                 self.frozen = time_lapse.frozen(self.torch) + time_lapse.begun_anew(self.optimizers_made - self.made_at_first)
             if self.lapse.whole():
@@ -334,39 +329,6 @@ class Watch(watched.Watched):
                 self.steadiness.varies = self.steadiness.varies or self.steadiness.varies_later
         except Exception as e:
             self.fault(e)
-
-    def _look_at_blocks(self):
-        """Which blocks of the program were not run, though they may be, and take memory; of a run like this another has said so."""
-        if os.environ.get("GRESIZE_PROBE_FOLLOWED") == "1":
-            return
-        if self.passed.lost():
-            self.fault(RuntimeError("lines"))
-        looked = lines_not_run.Blocks(self.passed.lines, self.turns, self.loops.places(), self.networks)
-        lines = program_frames.lines_of(program_frames.running_now(), self.lapse.failure)
-        counters = self.loops.counters
-        looked.look(lines, self.lapse.whole(), not (self.loops.unsettled or counters.unsettled or counters.open()))
-        if self.left_out() or not self.lapse.whole():
-            looked.held(self.held_functions)
-        if not self.lapse.whole():
-            looked.again(self.called_again)
-            looked.larger(self.loops.due())
-        if not self.lapse.active or not self.lapse.whole() and not self.loops.counters.bounded:
-            looked.grown(loops=not self.lapse.active)
-        self.ahead = looked
-
-    def looking(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Calls what looks at what comes later."""
-        try:
-            return function(*args)
-        except Exception as e:
-            self.fault(e)
-
-    def fault(self, e: Exception) -> None:
-        """A look that failed has seen nothing: no answer may rest on it."""
-        guard.complain()
-        text = "what comes later could not be examined (%s)" % type(e).__name__
-        if text not in self.faults:
-            self.faults.append(text)
 
     def _write_lists(self):
         if self.ledger is not None and self.cuda_used():

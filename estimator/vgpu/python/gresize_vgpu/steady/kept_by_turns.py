@@ -16,6 +16,7 @@ class Leaves:
     def __init__(self, held: Callable[[], int]) -> None:
         self.held = held  # held(): bytes
         self.samples, self.every, self.turns = [], 1, 0
+        self.landings = []  # (turns that were run, bytes) where turns were left out before
 
     def turn(self) -> None:
         """A turn begins."""
@@ -25,10 +26,16 @@ class Leaves:
                 self.samples, self.every = self.samples[::2], 2 * self.every
         self.turns += 1
 
+    def landed(self, turns: int) -> None:
+        """Turns were left out, and so many run since the last time."""
+        self.landings.append((turns, self.held()))
+
     def bytes(self) -> float:
         """What a turn leaves, on the average; nothing where that is not so all along. The first turn leaves what it holds until the next."""
         samples = self.samples[1:]
         rises = [b - a for a, b in zip(samples, samples[1:])]
         if len(samples) < LEAST_SAMPLES or min(rises) < 0 or sum(r > 0 for r in rises) < SHARE * len(rises):
-            return 0
+            held = [held for _, held in self.landings]
+            rose = len(held) >= LEAST_SAMPLES and all(a < b for a, b in zip(held, held[1:]))
+            return (held[-1] - held[0]) / sum(turns for turns, _ in self.landings[1:]) if rose else 0
         return sum(rises) / len(rises) / self.every

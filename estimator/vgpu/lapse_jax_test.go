@@ -1,0 +1,62 @@
+package vgpu
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gresize/gresize/estimator"
+	"github.com/gresize/gresize/estimator/trace"
+)
+
+// TestJAXTimeLapse: programs that would go on for hours come to their end, and what their later turns and phases need is in the figure; where that is not
+// so, the answer is low.
+func TestJAXTimeLapse(t *testing.T) {
+	const large = 64 * mib // the larger batch; the network that reads it makes as much again
+	for name, want := range map[string]struct {
+		confidence      estimator.Confidence
+		atLeast, atMost int64
+		says, prints    string
+	}{
+		"nothing_else":     {estimator.High, 0, large, "to its end", "at its end 1000000"},
+		"evaluates_late":   {estimator.High, large, 4 * large, "to its end", ""},
+		"epochs":           {estimator.High, large, 4 * large, "to its end", ""},
+		"a_later_phase":    {estimator.High, large, 6 * large, "to its end", ""},
+		"grows_by_a_test":  {estimator.High, large, 6 * large, "to its end", ""},
+		"counts_by_itself": {estimator.High, large, 4 * large, "to its end", ""},
+		"keeps_arrays":     {estimator.Low, 0, 0, "memory_grows", ""},
+		"keeps_some":       {estimator.Low, 0, 0, "memory_grows", ""},
+		"never_ends":       {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"fails_later":      {estimator.Low, 0, 0, "ValueError: too few", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"testdata/jax/lapse.py", name}, inTimeLapse)
+			as := trace.Completed
+			if o.reports.Stopped {
+				as = trace.Stopped
+			}
+			e := o.estimate(t, as)
+			if o.failed || len(o.ranks) != 1 || o.ranks[0].Pool == nil {
+				t.Fatalf("%+v\n%s", o.reports, o.output)
+			}
+			needed := o.ranks[0].Pool.NeededBytes
+			if e.Confidence != want.confidence || needed < want.atLeast || want.atMost > 0 && needed > want.atMost || !strings.Contains(reasonsText(e), want.says) || !strings.Contains(o.output, want.prints) {
+				t.Errorf("confidence %s, %d MiB needed, %d steps, %q\n%s", e.Confidence, needed>>20, o.reports.Steps, reasonsText(e), o.output)
+			}
+		})
+	}
+}
+
+// TestAFailedLookIsLowInJAX: a fault of what looks at later steps leaves no answer that anybody relies on, and the program runs on.
+func TestAFailedLookIsLowInJAX(t *testing.T) {
+	for _, where := range []string{"gresize_vgpu.program.lines_not_run Blocks look", "gresize_vgpu.steady.kept_by_turns Leaves turn", "gresize_vgpu.lapse.turn_numbers Notes landings", "gresize_jax.later Later look_beyond", "gresize_jax.later Later _executed"} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, append([]string{"testdata/jax/planted.py"}, strings.Fields(where)...), inTimeLapse)
+			e := o.estimate(t, trace.Stopped)
+			if o.failed || e.Confidence != estimator.Low || !strings.Contains(reasonsText(e), "could not be examined (KeyError)") {
+				t.Errorf("failed %v, confidence %s, %q\n%s", o.failed, e.Confidence, reasonsText(e), o.output)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+"""Programs of JAX that go on for long, one a function: what they need is known after a part of them that few of their turns come to. LARGE is what that takes at least."""
+import itertools
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+WIDTH, BATCH = 256, 64
+ROWS = 1 << 16  # of the larger batch: 64 MiB of what goes in, as much of what a layer makes
+
+
+def loss_of(params, batch):
+    return jnp.mean((jnp.tanh(batch @ params["w"]) @ params["v"]) ** 2)
+
+
+@jax.jit
+def train_step(params, batch):
+    loss, grads = jax.value_and_grad(loss_of)(params, batch)
+    return jax.tree_util.tree_map(lambda p, g: p - 0.1 * g, params, grads), loss
+
+
+@jax.jit
+def evaluate(params, batch):
+    return loss_of(params, batch)
+
+
+def start():
+    return {"w": jnp.ones((WIDTH, WIDTH)), "v": jnp.ones((WIDTH, 8))}
+
+
+def rows(count):
+    return np.ones((count, WIDTH), np.float32)
+
+
+def endless():
+    while True:
+        yield rows(BATCH)
+
+
+def batches():
+    for i in range(0, 8192, BATCH):
+        yield rows(BATCH)
+
+
+def evaluates_late():
+    params, it = start(), endless()
+    for step in range(1_000_000):
+        batch = next(it)
+        params, loss = train_step(params, batch)
+        if step % 1000 == 999:
+            evaluate(params, rows(ROWS))
+
+
+def epochs():
+    params = start()
+    for epoch in range(200):
+        for batch in batches():
+            params, loss = train_step(params, batch)
+        if epoch == 150:
+            evaluate(params, rows(ROWS))
+
+
+def a_later_phase():
+    params, it = start(), endless()
+    for step in range(1_000_000):
+        params, loss = train_step(params, next(it))
+    for i in range(3):
+        params, loss = train_step(params, rows(ROWS))
+
+
+def grows_by_a_test():
+    params = start()
+    for step in range(1_000_000):
+        params, loss = train_step(params, rows(ROWS if step > 5000 else BATCH))
+
+
+def keeps_arrays():
+    params, kept = start(), []
+    for step in range(100_000):
+        params, loss = train_step(params, rows(BATCH))
+        kept.append(params["w"])
+
+
+def keeps_some():
+    params, kept = start(), []
+    for step in range(1_000_000):
+        params, loss = train_step(params, rows(BATCH))
+        if step % 100 == 0:
+            kept.append(evaluate(params, rows(BATCH * 100)) + jnp.zeros((1 << 20,)))
+
+
+def counts_by_itself():
+    params, it, step = start(), endless(), 0
+    while step < 1_000_000:
+        params, loss = train_step(params, next(it))
+        step += 1
+        if step == 700_000:
+            evaluate(params, rows(ROWS))
+
+
+def nothing_else():
+    params = start()
+    for step in range(1_000_000):
+        params, loss = train_step(params, rows(BATCH))
+        if step % 1000 == 0:
+            print(step, loss)
+    print("at its end", step + 1)
+
+
+def never_ends():
+    params = start()
+    for step in itertools.count():
+        params, loss = train_step(params, rows(BATCH))
+        if step > 10**12:
+            evaluate(params, rows(ROWS))
+
+
+def fails_later():
+    params = start()
+    for step in range(1_000_000):
+        params, loss = train_step(params, rows(BATCH))
+        if step == 90_000:
+            raise ValueError("too few")
+
+
+globals()[sys.argv[1]]()
