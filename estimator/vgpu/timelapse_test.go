@@ -18,22 +18,25 @@ func TestTimeLapse(t *testing.T) {
 	const (
 		wide     = 4096 * 4096 * 4 // the large layer, beside which the others are small
 		unfrozen = 16 * 1024 * 1024 * 4
+		samples  = 400 * 64
 	)
 	for name, want := range map[string]struct {
 		atLeast, atMost int64
 		says, prints    string
 	}{
-		"a_search":              {3 * wide, 5 * wide, "", ""},
-		"unfrozen":              {4 * unfrozen, 7 * unfrozen, "to its end", ""},
-		"a_second_fit":          {3 * wide, 5 * wide, "to its end", ""},
-		"fails_later":           {0, 2 * wide, "up to an error that real batches may not lead to (ValueError: too few batches", ""},
-		"counts_batches":        {0, 2 * wide, "to its end", "counted 180"},
-		"a_checkpoint_too_many": {0, 2 * wide, "to its end", ""},
-		"slow_at_last":          {0, 2 * wide, "in time-lapse", ""},
-		"a_lazy_module":         {0, 2 * wide, "to its end", ""},
-		"loaders_of_its_own":    {0, 2 * wide, "", ""},
-		"counts_its_steps":      {3 * wide, 5 * wide, "to its end", ""},
-		"two_step_in_turn":      {3 * wide, 5 * wide, "to its end", ""},
+		"a_search":                 {3 * wide, 5 * wide, "", ""},
+		"unfrozen":                 {4 * unfrozen, 7 * unfrozen, "to its end", ""},
+		"a_second_fit":             {3 * wide, 5 * wide, "to its end", ""},
+		"fails_later":              {0, 2 * wide, "up to an error that real batches may not lead to (ValueError: too few batches", ""},
+		"counts_batches":           {0, 2 * wide, "to its end", "counted 180"},
+		"a_checkpoint_too_many":    {0, 2 * wide, "to its end", ""},
+		"slow_at_last":             {0, 2 * wide, "in time-lapse", ""},
+		"a_lazy_module":            {0, 2 * wide, "to its end", ""},
+		"loaders_of_its_own":       {0, 2 * wide, "", ""},
+		"counts_its_steps":         {3 * wide, 5 * wide, "to its end", ""},
+		"two_step_in_turn":         {3 * wide, 5 * wide, "to its end", ""},
+		"similarities":             {4 * samples * samples, 4*samples*samples + 2*wide, "to its end", ""},
+		"similarities_by_the_host": {4 * samples * samples, 4*samples*samples + 2*wide, "to its end", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +72,7 @@ func reasonsText(e estimator.Estimate) string {
 
 // TestAFailedLookIsLow: a fault of what looks at later steps leaves no answer that anybody relies on, and the program runs on.
 func TestAFailedLookIsLow(t *testing.T) {
-	for _, where := range []string{"program.lines_not_run Blocks look", "program.lines_not_run Blocks takes", "program.lines_run Passed lost", "program.call_stack Turns observe", "steady.kept_by_turns Leaves turn", "steady.kept_by_turns Leaves bytes", "lapse.counting_loops Loops steps_in_all", "lapse.program_counters Counters step", "lapse.counting_loops Loops places", "lapse.turn_numbers Notes landings", "lapse.epoch_cut Phases begin", "lapse.epoch_cut Phases again", "lapse.epoch_cut Phases gave", "lapse.time_lapse TimeLapse see", "steady.steady_state Steadiness sample", "steady.steady_state Steadiness batch"} {
+	for _, where := range []string{"program.lines_not_run Blocks look", "program.lines_not_run Blocks takes", "program.lines_run Passed lost", "program.call_stack Turns observe", "steady.kept_by_turns Leaves turn", "steady.kept_by_turns Leaves bytes", "lapse.counting_loops Loops steps_in_all", "lapse.program_counters Counters step", "lapse.counting_loops Loops places", "lapse.turn_numbers Notes landings", "lapse.epoch_cut Phases begin", "lapse.epoch_cut Phases again", "lapse.epoch_cut Phases gave", "lapse.gathered Gathered batch", "lapse.gathered Gathered ended", "lapse.time_lapse TimeLapse see", "steady.steady_state Steadiness sample", "steady.steady_state Steadiness batch"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			o := runPython(t, "2.6.0", 1, append([]string{"testdata/planted.py"}, strings.Fields(where)...), inTimeLapse)

@@ -104,24 +104,24 @@ func (t *tour) margin(ctx context.Context) error {
 		decisions[name] = d
 	}
 	t.say("This site wants at most %.0f %% of its jobs to need more than estimate and margin (the default is 1 %%; that takes 99 runs where this takes four).", 100*targetFailureRate)
-	if err := t.sbatch(ctx, "small at last", "small.sh"); err != nil {
+	if err := t.sbatch(ctx, "medium at last", "medium.sh"); err != nil {
 		return err
 	}
 	if err := t.until(ctx, "the decision", func() (bool, error) {
-		d, err := t.decision(ctx, "small at last")
-		decisions["small at last"] = d
+		d, err := t.decision(ctx, "medium at last")
+		decisions["medium at last"] = d
 		return d.Verdict != "", err
 	}); err != nil {
 		return err
 	}
-	for _, name := range []string{"shadow small", "edited", "small at last"} {
+	for _, name := range []string{"shadow small", "edited", "medium at last"} {
 		story, err := t.story(ctx, name)
 		if err != nil {
 			return err
 		}
 		t.print("gresize show "+t.ids[name]+" | grep margin", grep(story, "margin "))
 	}
-	first, learnt, last := decisions["shadow small"], decisions["edited"], decisions["small at last"]
+	first, learnt, last := decisions["shadow small"], decisions["edited"], decisions["medium at last"]
 	if err := t.claim(first.Margin.Kind == "fixed", "the first decision had the fixed margin, %.2f GiB", gib(first.MarginBytes)); err != nil {
 		return err
 	}
@@ -133,12 +133,12 @@ func (t *tour) margin(ctx context.Context) error {
 		"after its death, one of %d, the margin is %.2f GiB, so that the next job keeps the large card: with more runs one death weighs less", last.Margin.Actuals, gib(last.MarginBytes)); err != nil {
 		return err
 	}
-	for _, name := range []string{"small at last", "edited", "edited again"} {
+	for _, name := range []string{"medium at last", "edited", "edited again"} {
 		job, err := t.ends(ctx, name, "COMPLETED")
 		if err != nil {
 			return err
 		}
-		want := map[string]string{"small at last": "gpu2", "edited": "gpu2", "edited again": "gpu2"}[name]
+		want := map[string]string{"medium at last": "gpu2", "edited": "gpu2", "edited again": "gpu2"}[name]
 		if err := t.claim(job["NodeList"] == want, "%s ran to its end on %s", name, job["NodeList"]); err != nil {
 			return err
 		}

@@ -108,6 +108,12 @@ GV_EXPORT uint64_t gresize_vgpu_values_read_back(void)
 	return load(&counts.small_reads);
 }
 
+/* gresize_vgpu_arrays_read_back counts reads of more than a few numbers that a kernel would have computed. */
+GV_EXPORT uint64_t gresize_vgpu_arrays_read_back(void)
+{
+	return load(&counts.large_reads);
+}
+
 /* gresize_vgpu_unknown_reads counts reads of any size that were not answered by what the host had put there. */
 GV_EXPORT uint64_t gresize_vgpu_unknown_reads(void)
 {

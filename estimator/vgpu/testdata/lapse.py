@@ -198,5 +198,32 @@ def two_step_in_turn():
                 torch.zeros(3 * WIDE * WIDE, device="cuda")
 
 
+class Deep(nn.Sequential):
+    """Takes long on the host for what it does on the card."""
+
+    def __init__(self):
+        super().__init__(nn.Linear(64, 32), *[nn.Linear(32, 32) for _ in range(60)])
+
+
+def similarities(keep=lambda row: row):
+    """What is made of all batches of an evaluation goes by the square of how many they are, and two passes are put side by side."""
+    net = Deep().cuda()
+    data, optimizer = loader(400), torch.optim.Adam(net.parameters())
+    for epoch in range(10):
+        for x, y in loader(400):
+            optimizer.zero_grad()
+            cross_entropy(net(x.cuda()), y.cuda()).backward()
+            optimizer.step()
+        with torch.no_grad():
+            rows = torch.cat([keep(net(x.cuda())) for x, _ in data]).cuda()
+            labels = torch.cat([y.cuda() for _, y in data])
+            same = labels[(rows @ rows.T).argmax(1)] == labels
+            print(same.float().mean().item())
+
+
+def similarities_by_the_host():
+    similarities(torch.Tensor.cpu)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -14,7 +14,7 @@ import time
 import weakref
 
 from ..steady import largest_batch, steady_state
-from . import worker_streams
+from . import gathered, worker_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -37,6 +37,8 @@ OWN_SHARE = 0.1  # of the time that is left, for a batch of its own at each late
 MOST_PASS_SECONDS = 0.6  # and of a later one that part by its number: thirty passes take less than what counts as nothing new
 # And once more, where the training that it feeds counts its steps and has not come to all that its counters ask.
 COUNTERS_SHARE = 0.2
+# And to its end, where it feeds none and something is gathered of its batches.
+GATHERED_SHARE = 0.5
 # Of the time that is left, for asking a data set of samples of several sizes for the largest, and at most.
 ASKED_SHARE, MOST_ASKED_SECONDS = 0.05, 2.0
 # By the clock it may be so many times the processor's time: a busy machine, or workers that are waited for.
@@ -45,8 +47,6 @@ WAITED_FACTOR = 5
 MOST_SAVED_BYTES = 512 << 20
 # What follows an epoch may take as long as all before it, and at least this; so may the steps of the next epoch, which on a busy machine show late that the peak rests.
 LEAST_SECONDS = 10.0
-# What all batches to come of such a loader may leave behind without being worth a word.
-MOST_LEFT_BYTES = 16 << 20
 
 
 class Passed:
@@ -59,15 +59,15 @@ class Passed:
         self.own_seconds = 0.0  # what its own batches took, but those of its first time
         self.on_card = False  # batches lie there, where one that is kept would take room
         self.asked, self.largest = False, None
+        self.ended = (-1, 0)  # how many steps there were when a pass ended last, and the batches that it gave
 
 
 class Phases:
     """Whether epochs are being cut short, and what was seen since."""
 
-    def __init__(self, steadiness: Steadiness, held: Callable[[], int], fault: Callable[[Exception], None]) -> None:
+    def __init__(self, steadiness: Steadiness, look: Callable[[], gathered.Look], fault: Callable[[Exception], None]) -> None:
         self.steadiness, self.fault = steadiness, fault
-        self.held = held  # held(): bytes that the program asked for and has not given back
-        self.keeping = []  # in words: loaders of which each batch leaves something on the card, as where outputs are gathered
+        self.gathered = gathered.Gathered(look)
         self.workers = set()  # processes of loaders
         self.active = self.together = False
         self.turned = False  # a loader was ended
@@ -100,7 +100,6 @@ class Phases:
         @functools.wraps(original)
         def next_batch(self):
             if phases.looking(phases.at_end, self):
-                phases.hold(self, True)
                 raise StopIteration
             reads = self.__dict__.pop("_gresize_reads", None)
             if reads is not None:
@@ -109,14 +108,14 @@ class Phases:
                 batch = phases.looking(phases.again, self)
                 if batch is not None:
                     phases.looking(phases.gave, self)
-                    phases.hold(self)
+                    phases.looking(phases.gathered.batch, self)
                     return batch
             batch = phases.own(self, original) if phases.lapse is not None else original(self)
             phases.looking(phases.gave, self)
             phases.look_at(self, batch)
             if phases.active:
                 self._gresize_batches = getattr(self, "_gresize_batches", 0) + 1
-                phases.hold(self)
+                phases.looking(phases.gathered.batch, self)
                 if "_gresize_known" in self.__dict__:
                     phases.keep(self, batch)
             return batch
@@ -170,6 +169,7 @@ class Phases:
 
     def stepped(self, optimizer: Any) -> None:
         """A training step has ended, in time-lapse."""
+        self.gathered.step()
         iterator = self.reader and self.reader()
         if iterator is not None and "_gresize_fed" in iterator.__dict__ and id(optimizer) == self.loops.counters.optimizer:
             fed = iterator._gresize_fed
@@ -196,26 +196,6 @@ class Phases:
         except Exception as e:
             self.fault(e)
 
-    def hold(self, iterator: Any, ended: bool = False) -> None:
-        """Notes what is held on the card at each batch of a loader that is ended early, and whether each of them leaves something."""
-        try:
-            held = iterator.__dict__.setdefault("_gresize_held", [])
-            if len(held) <= BATCHES_AFTER:
-                held.append(self.held())
-            if not ended:
-                return
-            left = [b - a for a, b in zip(held[1:], held[2:])]  # the first leaves its last tensors until the next
-            held.clear()
-            if len(left) >= 2 and min(left) > 0:
-                to_come = len(iterator) - max(iterator.__dict__.pop("_gresize_left", 0), BATCHES_AFTER)
-                if min(left) * to_come > MOST_LEFT_BYTES:
-                    text = "of a loader of %s %d %s not read, and each leaves %d bytes" % (
-                        type(iterator._dataset).__name__, to_come, "batch was" if to_come == 1 else "batches were", min(left))
-                    if text not in self.keeping and len(self.keeping) < 4:
-                        self.keeping.append(text)
-        except Exception:  # a stream has no length
-            pass
-
     def looking(self, function: Callable[..., Any], iterator: Any) -> Any:
         try:
             return function(iterator)
@@ -238,10 +218,8 @@ class Phases:
             length = _length(iterator)
             if "_gresize_until" not in held:
                 self.begin(iterator)
-            if given != length and (given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"])):
-                return False
-            feeds = given != length and held["_gresize_fed"][1]
-            if feeds and self.awaits(held):
+            known = held["_gresize_known"]
+            if given != length and self.gives_more(iterator, given, length):
                 return False
             self.left_out = self.left_out or given != length
             if worker_streams.is_read_here(iterator):
@@ -249,23 +227,38 @@ class Phases:
                     self.streams[id(iterator._dataset)] = "a stream of %s was not read on to where its items may differ" % type(iterator._dataset).__name__
                     held["_gresize_cut"] = True
                 if given != length and worker_streams.next_worker(iterator):
-                    held["_gresize_until"] = _from_now(self._seconds(held["_gresize_known"]))
+                    held["_gresize_until"] = _from_now(self._seconds(known))
                     return False
-            if feeds:
+            if given != length and held["_gresize_fed"][1]:
                 self.loops.pass_over(sys._getframe(2), self.steps_left(iterator))
-            self.settle(held["_gresize_known"], 1)
+            self.settle(known, 1)
+            known.ended = self.loops.steps, given
         self.turned = True
-        iterator._gresize_left = given
+        self.gathered.ended(iterator, given, bool(held.get("_gresize_fed", (0, 0))[1]))
         for name in ("_gresize_batches", "_gresize_given", "_gresize_until", "_gresize_cut", "_gresize_longer", "_gresize_fed"):
             held.pop(name, None)  # a loader with persistent workers uses it again
         return True
 
-    def awaits(self, held: dict[str, Any]) -> bool:
-        """Whether a loader that feeds a training gives more, for as long as the program's counters have not come to all that is asked of them."""
-        if not self.loops.counters_come():
+    def gives_more(self, iterator: Any, given: int, length: int | None) -> bool:
+        """Whether a loader in time-lapse gives more batches than it has given."""
+        held = iterator.__dict__
+        known = held["_gresize_known"]
+        if known.ended[0] == self.loops.steps and known.ended[1]:
+            return given < known.ended[1]  # as many as just now: a program may put side by side what came of both
+        if given < max(held["_gresize_own"], 1) or not _past(held["_gresize_until"]):
+            return True
+        if held["_gresize_fed"][1]:  # for as long as the program's counters have not come to all that is asked of them
+            return self.loops.counters_come() and self._longer(held, COUNTERS_SHARE)
+        if length is None or not self.gathered.wants_all(iterator):
             return False
+        if "_gresize_longer" not in held and (time.monotonic() - held["_gresize_begun"]) / max(held["_gresize_fed"][0], 1) * (length - given) > GATHERED_SHARE * self.lapse.left_seconds():
+            return False
+        self.lapse.news()  # what is made of all of it
+        return self._longer(held, GATHERED_SHARE)
+
+    def _longer(self, held, share):
         if "_gresize_longer" not in held:
-            held["_gresize_longer"] = _from_now(COUNTERS_SHARE * self.lapse.left_seconds() / held["_gresize_known"].reads)
+            held["_gresize_longer"] = _from_now(share * self.lapse.left_seconds() / held["_gresize_known"].reads)
         return not _past(held["_gresize_longer"])
 
     # -- in time-lapse
@@ -280,14 +273,14 @@ class Phases:
             self.steadiness.keep(iterator)
         worker_streams.read_here(iterator)
         held = iterator.__dict__
-        known = self.passed.setdefault((id(iterator._dataset), steady_state.batch_size(iterator)), Passed(iterator._dataset))
+        known = self.passed.setdefault(gathered.key_of(iterator), Passed(iterator._dataset))
         self.loaders += not known.reads
         self.loops.begun += 1
         held["_gresize_known"], held["_gresize_own"] = known, BATCHES_AFTER
         if known.reads:
             cheap = known.own_seconds <= OWN_SHARE * self.lapse.left_seconds()
             held["_gresize_own"] = 1 if known.batch is None or cheap or known.reads & (known.reads - 1) == 0 else 0
-        held["_gresize_until"] = _from_now(self._seconds(known))
+        held["_gresize_until"], held["_gresize_begun"] = _from_now(self._seconds(known)), time.monotonic()
         known.reads += 1
         held["_gresize_fed"] = [0, 0, self.loops.counters.left_out_steps]  # batches, the steps that they made, and what was left out before
 
@@ -333,6 +326,7 @@ class Phases:
 
     def step(self) -> None:
         """A training step has ended."""
+        self.gathered.step()
         if self.turned and not self.resumed:
             self.resumed, self.deadline = True, time.monotonic() + self.allowed
         self.fed, self.given_before = self.given > self.given_before, self.given

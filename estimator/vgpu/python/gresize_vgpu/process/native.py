@@ -20,6 +20,7 @@ def library() -> Any:
             _native = ctypes.CDLL("libgresize-vgpu.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
             _native.gresize_vgpu_values_read_back.restype = ctypes.c_uint64
             _native.gresize_vgpu_unknown_reads.restype = ctypes.c_uint64
+            _native.gresize_vgpu_arrays_read_back.restype = ctypes.c_uint64
         except (OSError, AttributeError):
             _native = False
     return _native or None
@@ -34,6 +35,12 @@ def unknown_reads() -> int:
     """Reads of any size of what a kernel would have computed."""
     native = library()
     return int(native.gresize_vgpu_unknown_reads()) if native else 0
+
+
+def arrays_read_back() -> int:
+    """Reads of more than a few numbers, of what a kernel would have computed."""
+    native = library()
+    return int(native.gresize_vgpu_arrays_read_back()) if native else 0
 
 
 def all_reads() -> int:

@@ -110,7 +110,7 @@ def write(watch: Any, reason: str, exception: BaseException | None = None, initi
             "time_lapse": watch.lapse.said(),
             "changes_ahead": watch.faults + watch.frozen + watch.larger + list(watch.phases.streams.values()) + watch.ahead.doubts,
             "not_run": watch.ahead.advice,
-            "growth_ahead": watch.phases.keeping + rising,
+            "growth_ahead": list(watch.phases.gathered.words.values()) + rising,
             "afterwards": watch.afterwards,
             "step_leaves_bytes": leaves,
             "first_answer_bytes": watch.lapse.first_peak,

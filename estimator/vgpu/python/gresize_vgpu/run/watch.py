@@ -14,7 +14,7 @@ from gresize_imports import after_import
 
 from ..compiler import autotune, tracing
 from ..dist import ranks
-from ..lapse import blocks_ahead, counting_loops, epoch_cut, program_counters, time_lapse
+from ..lapse import blocks_ahead, counting_loops, epoch_cut, gathered, program_counters, time_lapse
 from ..process import allocator, exceptions, guard, native, report_file, settings, watched
 from ..program import background, call_stack, lines_not_run, lines_run, program_frames
 from ..record import memory_history, modules, operators
@@ -69,7 +69,7 @@ class Watch(watched.Watched):
         self.saves = decisions.Saves()
         self.steadiness = steady_state.Steadiness()
         self.flights = stream_use.Flights()
-        self.phases = epoch_cut.Phases(self.steadiness, self.held, self.fault)
+        self.phases = epoch_cut.Phases(self.steadiness, self.asked_of_card, self.fault)
         self.children = background.Children(self.seconds)
         self.lapse = time_lapse.TimeLapse(self.seconds)
         self.loops = counting_loops.Loops(self.lapse, self.allocated_peak, self.held, self.fault)
@@ -118,6 +118,10 @@ class Watch(watched.Watched):
         """The bytes that are in use."""
         self.peaks()
         return self.now[0]
+
+    def asked_of_card(self) -> gathered.Look:
+        self.peaks()
+        return gathered.Look(self.now[0], self.now[1], native.arrays_read_back())
 
     def leaves(self) -> tuple[int, int]:
         """What each step or turn leaves, in whole bytes and upwards, and how many there are."""
