@@ -17,16 +17,17 @@ func TestJAXTimeLapse(t *testing.T) {
 		atLeast, atMost int64
 		says, prints    string
 	}{
-		"nothing_else":     {estimator.High, 0, large, "to its end", "at its end 1000000"},
-		"evaluates_late":   {estimator.High, large, 4 * large, "to its end", ""},
-		"epochs":           {estimator.High, large, 4 * large, "to its end", ""},
-		"a_later_phase":    {estimator.High, large, 6 * large, "to its end", ""},
-		"grows_by_a_test":  {estimator.High, large, 6 * large, "to its end", ""},
-		"counts_by_itself": {estimator.High, large, 4 * large, "to its end", ""},
-		"keeps_arrays":     {estimator.Low, 0, 0, "memory_grows", ""},
-		"keeps_some":       {estimator.Low, 0, 0, "memory_grows", ""},
-		"never_ends":       {estimator.Low, 0, 0, "phase_not_reached", ""},
-		"fails_later":      {estimator.Low, 0, 0, "ValueError: too few", ""},
+		"nothing_else":         {estimator.High, 0, large, "to its end", "at its end 1000000"},
+		"evaluates_late":       {estimator.High, large, 4 * large, "to its end", ""},
+		"epochs":               {estimator.High, large, 4 * large, "to its end", ""},
+		"a_later_phase":        {estimator.High, large, 6 * large, "to its end", ""},
+		"grows_by_a_test":      {estimator.High, large, 6 * large, "to its end", ""},
+		"counts_by_itself":     {estimator.High, large, 4 * large, "to its end", ""},
+		"keeps_arrays":         {estimator.Low, 0, 0, "memory_grows", ""},
+		"keeps_some":           {estimator.Low, 0, 0, "memory_grows", ""},
+		"collects_on_the_host": {estimator.Low, 0, 0, "would have put", ""},
+		"never_ends":           {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"fails_later":          {estimator.Low, 0, 0, "ValueError: too few", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 # What an execution is told of that has so much of the step's bytes at least: an evaluation, or another training.
 TOLD_SHARE = 0.25
+MOST_SAID = 4
 # It is asked at each such step which loops go round.
 OBSERVED_EVERY = 4
 # Turns of a loop before any is left out: what each of them leaves is to be seen.
@@ -158,7 +159,7 @@ class Later:
             "time_lapse": self.lapse.said(),
             "changes_ahead": faults + self.ahead.doubts,
             "not_run": self.ahead.advice,
-            "growth_ahead": self.looking(self.loops.rising_in_words) or [],
+            "growth_ahead": self.loops.kept[:MOST_SAID] + (self.looking(self.loops.rising_in_words) or []),
             "afterwards": self.afterwards,
             "step_leaves_bytes": leaves,
             "steps_in_all": turns,

@@ -90,6 +90,15 @@ def keeps_some():
             kept.append(evaluate(params, rows(BATCH * 100)) + jnp.zeros((1 << 20,)))
 
 
+def collects_on_the_host():
+    params, seen = start(), []
+    for i in range(100_000):
+        seen.append(np.asarray(evaluate(params, rows(BATCH)) * np.ones((64, WIDTH), np.float32)))
+    data = np.concatenate(seen)
+    for step in range(100):
+        params, loss = train_step(params, data)
+
+
 def counts_by_itself():
     params, it, step = start(), endless(), 0
     while step < 1_000_000:

@@ -14,7 +14,7 @@ import time
 
 from ..program import own_files
 from ..steady import kept_by_turns
-from . import program_counters, turn_numbers, worker_streams
+from . import kept_on_host, program_counters, turn_numbers, worker_streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -59,6 +59,7 @@ class Loops:
         self.going = []  # what is asked in those that go on
         self.within: Any = None  # until when the stream is read that is asked for its next items now
         self.inner = []  # loops that leave out turns by themselves, the innermost last, and whether others are in them
+        self.kept: list[str] = []  # in words: lists into which turns that were left out would have put arrays
         self.begun = 0  # loops, and passes over loaders, in time-lapse
         self.left_out = False
         self.unsettled = False  # of some loop not all kinds of turns came, or each was another
@@ -173,6 +174,7 @@ class Loops:
         begin, seconds = time.process_time(), self.lapse.left_seconds()
         until, run, outer = begin + min(share * seconds, MOST_SECONDS), 0, False
         notes.of_stream = self.within is not None
+        lengths = self.looking(lambda: kept_on_host.lengths(program_counters.running(sys._getframe(3)))) if self.held_is_exact else None
         if self.within is not None:
             until = min(until, begin + OF_A_STREAM * (self.within[0] - begin))
         left = kept_by_turns.Leaves(self.held)
@@ -193,6 +195,8 @@ class Loops:
                     break
             if turn < count:
                 self.left_out, self.counters.cut = True, self.counters.cut or outer
+                if lengths is not None:
+                    self.looking(self._keeps, lengths, program_counters.running(sys._getframe(2)), run, count - turn)
                 for value in self._landings(notes, turn, count, outer, left):
                     yield value
         finally:
@@ -233,6 +237,12 @@ class Loops:
         except Exception as e:
             self.fault(e)
             return None
+
+    def _keeps(self, lengths, frames, turns, more):
+        left = kept_on_host.left_out(lengths, frames, turns, more)
+        text = "a list grows with each turn of a loop, and the turns that were left out would have put %d MiB into it" % (left >> 20)
+        if left > kept_on_host.MOST_LEFT_BYTES and text not in self.kept:
+            self.kept.append(text)
 
     def _landings(self, notes, turn, count, outer, left):
         between = [turn + (count - turn) * k // BETWEEN for k in range(1, BETWEEN)] + [count - 1]

@@ -43,6 +43,7 @@ MOST_LOOKING_SECONDS = 3.0
 # Of a program that does not say how many steps it makes; more are rarely made.
 UNTOLD_STEPS = 1000000
 PLAIN = ("Namespace", "SimpleNamespace")
+NO_LISTS = (str, bytes, int, float, type, type(sys), type(None))
 
 
 class Counters:
@@ -252,7 +253,7 @@ def _numbers(frames):
     """path -> whole number, of those in reach: a path begins at a local of a function or a global, and goes on by attributes, keys and places."""
     found, seen, queue = {}, set(), collections.deque()
     for root in reversed(list(frames)):  # what the outer ones hold is longer in reach
-        for name, value in list(_space(frames, root).items()):
+        for name, value in list(space(frames, root).items()):
             queue.append(((root, name), value))
     for _ in range(MOST_OBJECTS):
         if not queue:
@@ -262,7 +263,7 @@ def _numbers(frames):
             found[path] = value
         elif len(path) <= DEEPEST and id(value) not in seen:
             seen.add(id(value))
-            for key, inner in _parts(value):
+            for key, inner in parts(value):
                 if type(inner) is int:
                     found[path + (key,)] = inner
                 elif not isinstance(inner, (str, bytes, float, type, type(sys))) and inner is not None:
@@ -270,7 +271,7 @@ def _numbers(frames):
     return found
 
 
-def _parts(value):
+def parts(value: Any) -> list[Any]:
     """(key, value) of what a thing holds: an attribute by its name, an entry of a table by its key or, for keys that may be large, its place."""
     if isinstance(value, dict):
         return [((k,) if isinstance(k, (str, int)) else n, v) for n, (k, v) in zip(range(MOST_ENTRIES), list(value.items())[:MOST_ENTRIES])]
@@ -287,7 +288,7 @@ def _parts(value):
     return list(held.items())[:MOST_ENTRIES] if type(held) is dict and (type(value).__name__ in PLAIN or own_files.is_users(own_files.file_of_type(type(value)))) else []
 
 
-def _space(frames, root):
+def space(frames: Frames, root: Any) -> Any:
     """The locals of a function, as a copy that nothing keeps, or the globals of a module."""
     frame = frames.get(root)
     return None if frame is None else frame.f_globals if isinstance(root, str) else program_frames.names_of(frame)
@@ -295,7 +296,7 @@ def _space(frames, root):
 
 def _holder(frames, path):
     """What holds the number at the end of a path."""
-    value = _space(frames, path[0])
+    value = space(frames, path[0])
     if value is None or len(path) == 2:
         return value
     value = value.get(path[1])
