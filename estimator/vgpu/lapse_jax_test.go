@@ -26,6 +26,7 @@ func TestJAXTimeLapse(t *testing.T) {
 		"keeps_arrays":         {estimator.Low, 0, 0, "memory_grows", ""},
 		"keeps_some":           {estimator.Low, 0, 0, "memory_grows", ""},
 		"collects_on_the_host": {estimator.Low, 0, 0, "would have put", ""},
+		"counts_and_collects":  {estimator.Low, 0, 0, "would have put", ""},
 		"never_ends":           {estimator.Low, 0, 0, "phase_not_reached", ""},
 		"fails_later":          {estimator.Low, 0, 0, "ValueError: too few", ""},
 	} {

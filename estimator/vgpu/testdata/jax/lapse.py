@@ -99,6 +99,17 @@ def collects_on_the_host():
         params, loss = train_step(params, data)
 
 
+def counts_and_collects():
+    params, seen, step = start(), [], 0
+    while step < 100_000:
+        params, loss = train_step(params, rows(BATCH))
+        seen.append(np.asarray(evaluate(params, rows(BATCH)) * np.ones((64, WIDTH), np.float32)))
+        step += 1
+    data = np.concatenate(seen)
+    for step in range(100):
+        params, loss = train_step(params, data)
+
+
 def counts_by_itself():
     params, it, step = start(), endless(), 0
     while step < 1_000_000:

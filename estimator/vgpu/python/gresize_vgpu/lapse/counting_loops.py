@@ -60,6 +60,7 @@ class Loops:
         self.within: Any = None  # until when the stream is read that is asked for its next items now
         self.inner = []  # loops that leave out turns by themselves, the innermost last, and whether others are in them
         self.kept: list[str] = []  # in words: lists into which turns that were left out would have put arrays
+        self.lengths: tuple[dict[int, int], int] | None = None  # of the lists that a training which counts by itself began with, and at which of its steps
         self.begun = 0  # loops, and passes over loaders, in time-lapse
         self.left_out = False
         self.unsettled = False  # of some loop not all kinds of turns came, or each was another
@@ -93,7 +94,16 @@ class Loops:
         """An optimizer has stepped, in time-lapse."""
         if not self.leaving:
             self.steps_leave.turn()
-        self.counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), self._are_free(), not self.inner)
+        counters = self.counters
+        left_out, trainings = counters.left_out_steps, counters.trainings
+        counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), self._are_free(), not self.inner)
+        if not self.held_is_exact:
+            return
+        frames = program_counters.running(frame)
+        if self.lengths is None or counters.trainings > trainings:
+            self.lengths = kept_on_host.lengths(frames), self.steps
+        elif counters.left_out_steps > left_out:
+            self._keeps(self.lengths[0], frames, self.steps - self.lengths[1], counters.left_out_steps)
 
     def _are_free(self):
         """Whether no loop that leaves out turns by itself stands around the training."""
