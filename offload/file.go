@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/gresize/gresize/internal/printable"
 	"github.com/gresize/gresize/internal/regular"
 	"github.com/gresize/gresize/internal/strictjson"
 )
@@ -14,6 +15,7 @@ const (
 	maxFileBytes  = 64 << 20
 	maxIterations = 64
 	maxTensors    = 1 << 20
+	maxNameBytes  = 800
 )
 
 // ReadFile reads a plan and refuses one that makes no sense. An error names the file and the field.
@@ -44,8 +46,12 @@ func parse(data []byte) (*Plan, error) {
 		return nil, fmt.Errorf("schema: %.40q, want %q", p.Schema, Schema)
 	case len(p.Iterations) == 0 || len(p.Iterations) > maxIterations:
 		return nil, fmt.Errorf("iterations: %d, want 1 to %d", len(p.Iterations), maxIterations)
-	case p.HostBytes < 0 || p.HostBytes > maxBytes || p.TargetBytes < 0 || p.TargetBytes > maxBytes:
+	case !isName(p.TorchVersion) || !isName(p.GPU):
+		return nil, fmt.Errorf("torch_version or gpu: %.80q or %.80q is no name", p.TorchVersion, p.GPU)
+	case p.HostBytes < 0 || p.HostBytes > maxBytes || p.TargetBytes <= 0 || p.TargetBytes > maxBytes:
 		return nil, fmt.Errorf("host_bytes or target_bytes: out of range")
+	case p.MovedBytes < 0 || p.BaseNanos < 0 || p.TotalNanos < 0 || p.Slowdown != nil && !(0 <= p.Slowdown.Low && p.Slowdown.Low <= p.Slowdown.Value && p.Slowdown.Value <= p.Slowdown.High):
+		return nil, fmt.Errorf("moved_bytes, base_ns, total_ns or slowdown: out of range")
 	case len(p.Regions) > mostRegions || slices.ContainsFunc(p.Regions, func(bytes int64) bool { return bytes <= 0 || bytes > maxBytes }):
 		return nil, fmt.Errorf("regions: out of range, or more than %d", mostRegions)
 	}
@@ -56,7 +62,7 @@ func parse(data []byte) (*Plan, error) {
 		before := -1
 		for k, m := range it.Moves {
 			if m.Save <= before || m.Save >= len(it.Prefixes) || m.Bytes == 0 || m.Bytes > maxBytes || m.Gone < 0 || m.Back < m.Gone || m.Back > maxEvents {
-				return nil, fmt.Errorf("iterations[%d].moves[%d]: %+v makes no sense", i, k, m)
+				return nil, fmt.Errorf("iterations[%d].moves[%d]: tensor %d, %d bytes, gone at %d, back at %d: out of order or of range", i, k, m.Save, m.Bytes, m.Gone, m.Back)
 			}
 			before = m.Save
 		}
@@ -64,9 +70,14 @@ func parse(data []byte) (*Plan, error) {
 	before := -1
 	for k, m := range p.State {
 		if m.State <= before || m.State > maxTensors || m.Bytes == 0 || m.Bytes > maxBytes || m.Gone < 0 || m.Gone > maxEvents || m.Back < -1 || m.Back > maxEvents || m.Back >= 0 && m.Back < m.Gone {
-			return nil, fmt.Errorf("state[%d]: %+v makes no sense", k, m)
+			return nil, fmt.Errorf("state[%d]: tensor %d, %d bytes, gone at %d, back at %d: out of order or of range", k, m.State, m.Bytes, m.Gone, m.Back)
 		}
 		before = m.State
 	}
 	return p, nil
+}
+
+// isName refuses what a terminal would take for orders.
+func isName(s string) bool {
+	return len(s) <= maxNameBytes && printable.Text(s) == s
 }

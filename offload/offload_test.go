@@ -67,6 +67,9 @@ func TestEqualToTheBit(t *testing.T) {
 	if out, err := run("", "two"); err != nil || !strings.Contains(out, "a second optimizer makes a step: the optimizer's state stays on the card") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	if out, err := run("", "leaves"); err != nil || strings.Count(out, "is none of the plan's: what differs stays on the card") != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
 	for fault, says := range map[string]string{"no wait": "still read", "leaves unwaited": "memory is free that a copy still reads", "wrong block": "3 wrong"} {
 		if out, err := run(fault, "3", "6"); err == nil || !strings.Contains(out, says) {
 			t.Errorf("%s is not found: %v\n%s", fault, err, out)
@@ -312,26 +315,30 @@ func TestForeseen(t *testing.T) {
 }
 
 func valid() *Plan {
-	return &Plan{Schema: Schema, HostBytes: 10, Iterations: []Iteration{{Prefixes: []uint32{1, 2, 3}, Moves: []Move{{Save: 0, Bytes: 5, Gone: 2, Back: 3}, {Save: 2, Bytes: 5, Gone: 3, Back: 3}}}}}
+	return &Plan{Schema: Schema, TargetBytes: 1 << 30, HostBytes: 10, Iterations: []Iteration{{Prefixes: []uint32{1, 2, 3}, Moves: []Move{{Save: 0, Bytes: 5, Gone: 2, Back: 3}, {Save: 2, Bytes: 5, Gone: 3, Back: 3}}}}}
 }
 
 // TestBadPlans: what makes no sense is refused, by the program and by the layer in the job, and names the field.
 func TestBadPlans(t *testing.T) {
 	dir := t.TempDir()
 	for name, change := range map[string]func(p *Plan){
-		"schema":       func(p *Plan) { p.Schema = "other" },
-		"iterations":   func(p *Plan) { p.Iterations = nil },
-		"prefixes":     func(p *Plan) { p.Iterations[0].Prefixes = nil },
-		"moves":        func(p *Plan) { p.Iterations[0].Moves[1].Save = 3 },
-		"moves twice":  func(p *Plan) { p.Iterations[0].Moves[1].Save = 0 },
-		"moves back":   func(p *Plan) { p.Iterations[0].Moves[0].Back = 1 },
-		"moves bytes":  func(p *Plan) { p.Iterations[0].Moves[0].Bytes = 0 },
-		"host_bytes":   func(p *Plan) { p.HostBytes = -1 },
-		"state twice":  func(p *Plan) { p.State = []StateMove{{0, 5, 1, -1}, {0, 5, 1, -1}} },
-		"state back":   func(p *Plan) { p.State = []StateMove{{0, 5, 3, 1}} },
-		"regions":      func(p *Plan) { p.Regions = []int64{-1} },
-		"regions many": func(p *Plan) { p.Regions = []int64{1, 1, 1, 1, 1, 1, 1, 1, 1} },
-		"state bytes":  func(p *Plan) { p.State = []StateMove{{0, 0, 1, 3}} },
+		"schema":            func(p *Plan) { p.Schema = "other" },
+		"iterations":        func(p *Plan) { p.Iterations = nil },
+		"prefixes":          func(p *Plan) { p.Iterations[0].Prefixes = nil },
+		"moves":             func(p *Plan) { p.Iterations[0].Moves[1].Save = 3 },
+		"moves twice":       func(p *Plan) { p.Iterations[0].Moves[1].Save = 0 },
+		"moves back":        func(p *Plan) { p.Iterations[0].Moves[0].Back = 1 },
+		"moves bytes":       func(p *Plan) { p.Iterations[0].Moves[0].Bytes = 0 },
+		"host_bytes":        func(p *Plan) { p.HostBytes = -1 },
+		"target_bytes":      func(p *Plan) { p.TargetBytes = 0 },
+		"target_bytes sign": func(p *Plan) { p.TargetBytes = -1 },
+		"gpu":               func(p *Plan) { p.GPU = "\x1b[31mX\nY" },
+		"torch":             func(p *Plan) { p.TorchVersion = strings.Repeat("x", 1<<10) },
+		"state twice":       func(p *Plan) { p.State = []StateMove{{0, 5, 1, -1}, {0, 5, 1, -1}} },
+		"state back":        func(p *Plan) { p.State = []StateMove{{0, 5, 3, 1}} },
+		"regions":           func(p *Plan) { p.Regions = []int64{-1} },
+		"regions many":      func(p *Plan) { p.Regions = []int64{1, 1, 1, 1, 1, 1, 1, 1, 1} },
+		"state bytes":       func(p *Plan) { p.State = []StateMove{{0, 0, 1, 3}} },
 	} {
 		p := valid()
 		change(p)

@@ -37,7 +37,7 @@ func TestRegions(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	plan := &Plan{Schema: Schema, Iterations: []Iteration{{Prefixes: []uint32{1}, Moves: []Move{}}}, Regions: []int64{800 << 20}}
+	plan := &Plan{Schema: Schema, TargetBytes: 1 << 30, Iterations: []Iteration{{Prefixes: []uint32{1}, Moves: []Move{}}}, Regions: []int64{800 << 20}}
 	programs, iterations := 2, 10
 	if os.Getenv("GRESIZE_NIGHTLY") != "" {
 		programs, iterations = 40, 300

@@ -193,17 +193,24 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 		if fitted.Stays != "" {
 			stays = "  stays on the card: " + printable.Text(fitted.Stays) + "\n"
 		}
+		asItIs, target := "", "--target "+roundUp(smallest)+", or "
+		if before := largest.ComfortableBytes; before > 0 {
+			asItIs = fmt.Sprintf("  as it is, the program needs %s; the target is %s\n", quantity.Size(uint64(before)), quantity.Size(uint64(fitted.TargetBytes)))
+			if smallest >= before {
+				target = ""
+			}
+		}
 		if need.Segments {
 			more := "--expandable, "
 			if flags.expandable {
 				more = ""
 			}
-			fmt.Fprintf(w, "no plan for %s\n%s  with every plan for it, the segments of PyTorch's allocator take %s or more, and %s lie outside of it\n  to try: %s--target %s, or a smaller batch\n",
-				flags.target, stays, quantity.Size(uint64(need.NeedBytes)), quantity.Size(uint64(largest.OutsideBytes)), more, roundUp(smallest))
+			fmt.Fprintf(w, "no plan for %s\n%s%s  with every plan for it, the segments of PyTorch's allocator take %s or more, and %s lie outside of it\n  to try: %s%sa smaller batch\n",
+				flags.target, asItIs, stays, quantity.Size(uint64(need.NeedBytes)), quantity.Size(uint64(largest.OutsideBytes)), more, target)
 			break
 		}
-		fmt.Fprintf(w, "no plan for %s\n%s  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: --target %s, or a smaller batch\n",
-			flags.target, stays, quantity.Size(uint64(need.NeedBytes)), where, quantity.Size(uint64(largest.OutsideBytes)), roundUp(smallest))
+		fmt.Fprintf(w, "no plan for %s\n%s%s  %s have to be on the card at once %s, and %s lie outside of PyTorch's allocator\n  to try: %sa smaller batch\n",
+			flags.target, asItIs, stays, quantity.Size(uint64(need.NeedBytes)), where, quantity.Size(uint64(largest.OutsideBytes)), target)
 	default:
 		if errors.As(err, &failed) && failed.Result.Estimate.Confidence != estimator.Unknown {
 			code = exitFailed
@@ -213,11 +220,14 @@ func (flags *runFlags) refused(w io.Writer, fitted *offload.Fitted, err error) e
 	return &statusError{code: code}
 }
 
-// roundUp is a size that is a little more, in steps of a half GiB.
+// roundUp is a size that is a little more: in steps of a half GiB, or of 32 MiB where it is small.
 func roundUp(bytes int64) string {
-	const half = int64(1) << 29
-	n := (bytes + bytes/20 + half - 1) / half
-	return fmt.Sprintf("%gGiB", float64(n)/2)
+	const half, fine = int64(1) << 29, int64(1) << 25
+	bytes += bytes / 20
+	if bytes < 4*half {
+		return fmt.Sprintf("%dMiB", (bytes+fine-1)/fine*32)
+	}
+	return fmt.Sprintf("%gGiB", float64((bytes+half-1)/half)/2)
 }
 
 func printFitted(w io.Writer, f *offload.Fitted) {

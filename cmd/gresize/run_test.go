@@ -17,7 +17,7 @@ import (
 func TestRunIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, change func(p *offload.Plan)) string {
-		p := &offload.Plan{Schema: offload.Schema, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}}
+		p := &offload.Plan{Schema: offload.Schema, TargetBytes: 1 << 30, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}}
 		change(p)
 		data, err := json.Marshal(p)
 		if err != nil {
@@ -72,7 +72,7 @@ func TestNoCardHere(t *testing.T) {
 	t.Setenv("CUDA_VISIBLE_DEVICES", "")
 	dir := t.TempDir()
 	plan, started := filepath.Join(dir, "job.plan"), filepath.Join(dir, "started")
-	data, err := json.Marshal(&offload.Plan{Schema: offload.Schema, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}})
+	data, err := json.Marshal(&offload.Plan{Schema: offload.Schema, TargetBytes: 1 << 30, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,13 +116,17 @@ func TestNoPlanReachesTheTarget(t *testing.T) {
 		"blocks":   {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib}, "5.00 GiB have to be on the card at once at one moment of an iteration, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 6GiB, or a smaller batch"},
 		"outside":  {&offload.NeedError{NeedBytes: 2 * gib, AllocatorBytes: gib, Outside: true}, "where nothing can be moved, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 3GiB, or a smaller batch"},
 		"segments": {&offload.NeedError{NeedBytes: 5 * gib, AllocatorBytes: gib, Segments: true}, "take 5.00 GiB or more, and 512 MiB lie outside of it\n  to try: --expandable, --target 6GiB, or a smaller batch"},
+		"small":    {&offload.NeedError{NeedBytes: gib, AllocatorBytes: gib / 2}, "as it is, the program needs 4.00 GiB; the target is 1.00 GiB\n  1.00 GiB have to be on the card at once at one moment of an iteration, and 512 MiB lie outside of PyTorch's allocator\n  to try: --target 1632MiB, or a smaller batch"},
+		"no less":  {&offload.NeedError{NeedBytes: 4 * gib, AllocatorBytes: gib / 2}, "lie outside of PyTorch's allocator\n  to try: a smaller batch"},
 	} {
 		var out bytes.Buffer
 		flags := runFlags{target: "1GiB"}
-		fitted := &offload.Fitted{Before: before}
+		fitted := &offload.Fitted{Before: before, TargetBytes: gib}
 		switch name {
 		case "foreseen":
 			fitted.SmallestBytes = 7 * gib
+		case "small", "no less":
+			fitted.Before = estimator.Estimate{Ranks: []estimator.Rank{{OutsideBytes: gib / 2, ComfortableBytes: 4 * gib}}}
 		case "stays":
 			fitted.Stays = "the state of 2 optimizers"
 		}

@@ -30,7 +30,7 @@ func TestTaskProlog(t *testing.T) {
 	}
 	t.Setenv("GRESIZE_LIBDIR", dir)
 	plan := func(set func(*offload.Plan)) []byte {
-		p := &offload.Plan{Schema: offload.Schema, HostBytes: 10, ExpandableSegments: true, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}}
+		p := &offload.Plan{Schema: offload.Schema, TargetBytes: 1 << 30, HostBytes: 10, ExpandableSegments: true, Iterations: []offload.Iteration{{Prefixes: []uint32{1, 2}, Moves: []offload.Move{{Save: 0, Bytes: 5, Gone: 1, Back: 1}}}}}
 		set(p)
 		data, err := json.Marshal(p)
 		if err != nil {

@@ -168,10 +168,15 @@ def run(seed, hooks, steps, optimizers=1):
     parameters = list(model.parameters())
     optimizers = [torch.optim.AdamW(parameters[i::optimizers], lr=0.01) for i in range(optimizers)]
     accumulate = seed % 2 + 1
-    seen = []
+    seen, own = [], []
     for number in range(steps):
         x = torch.randn(16, 24, requires_grad=bool(seed % 3))
         loss = (model(x, number) ** 2).mean()
+        seen += [v.clone() for v in own]
+        if number % 5 == 3:  # a norm of the state, for a log
+            seen += [v.clone() for optimizer in optimizers for values in optimizer.state.values() for v in values.values()]
+        if seed % 3 == 1 and number == 3:  # and what the program holds itself
+            own = [list(values.values())[-1] for optimizer in optimizers for values in list(optimizer.state.values())[:2]]
         loss.backward(retain_graph=seed % 5 == 0)
         if seed % 5 == 0:
             loss.backward()
@@ -317,5 +322,16 @@ def two():
     return 0
 
 
+def leaves():
+    """A program that leaves its plan says so, once."""
+    noted = Noted()
+    without(noted, 0, 6)
+    layer = Checked(torch, planned(noted, random.Random(0)), Model(torch), "cpu")
+    layer.by_prefix = {at: [i for i in found if i is layer.plan.iterations[0]] for at, found in layer.by_prefix.items()}
+    plain, got = run(0, None, 12), without(layer, 0, 12)
+    assert all(a.equal(b) for a, b in zip(plain, got))
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit({"changed": changed, "two": two}[sys.argv[1]]() if len(sys.argv) == 2 else main(int(sys.argv[1]), int(sys.argv[2])))
+    sys.exit({"changed": changed, "two": two, "leaves": leaves}[sys.argv[1]]() if len(sys.argv) == 2 else main(int(sys.argv[1]), int(sys.argv[2])))

@@ -44,12 +44,16 @@ def card(torch: Torch, plan: Plan) -> None:
 
 
 class Program:
-    """Whether the first iteration is one of the plan's."""
+    """Whether the iterations are the plan's."""
 
     def __init__(self) -> None:
         self.said = False
 
-    def differs(self, ordinal: int) -> None:
-        if not self.said:
-            self.said = True
-            tell("tensor %d of the first iteration is none of the plan's: another program or another batch, which runs as without a plan; %s" % (ordinal, AGAIN))
+    def differs(self, iteration: int, ordinal: int) -> None:
+        if self.said:
+            return
+        self.said = True
+        if iteration == 1:
+            tell("tensor %d of the first iteration is none of the plan's: another program or another batch, of which nothing would be moved; %s" % (ordinal, AGAIN))
+        else:
+            print("gresize: tensor %d of iteration %d is none of the plan's: what differs stays on the card, and the job may take more than was planned" % (ordinal, iteration), file=sys.stderr)

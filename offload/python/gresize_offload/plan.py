@@ -12,6 +12,7 @@ MOST_BYTES = 64 << 20
 MOST_ITERATIONS = 64
 MOST_TENSORS = 1 << 20
 MOST_REGIONS = 8
+MOST_NAME = 200
 
 # The keys of a plan, which are offload.Plan's: what one reader passes over the other may obey.
 KEYS = {"schema", "torch_version", "gpu", "regions", "target_bytes", "allocator_bytes", "host_bytes", "expandable_segments", "base_ns", "total_ns", "moved_bytes", "slowdown", "iterations", "state"}
@@ -73,6 +74,13 @@ def _get(value, key, kind, name):
     found = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, kind):
         raise Refused("%s.%s is missing or of another kind" % (name, key))
+    return found
+
+
+def _name(value, key):
+    found = _get(value, key, str, "plan")
+    if len(found) > MOST_NAME or not found.isprintable():
+        raise Refused("plan.%s: %s is no name of %d letters at most" % (key, ascii(found)[:80], MOST_NAME))
     return found
 
 
@@ -143,11 +151,11 @@ def parse(text: str) -> Plan:
     return Plan(
         [_iteration(v, "plan.iterations[%d]" % i) for i, v in enumerate(iterations)],
         _number(value.get("host_bytes"), "plan.host_bytes"),
-        _number(value.get("target_bytes"), "plan.target_bytes"),
-        _get(value, "torch_version", str, "plan"),
+        _number(value.get("target_bytes"), "plan.target_bytes", 1),
+        _name(value, "torch_version"),
         _state(value.get("state")),
         _regions(value.get("regions")),
-        _get(value, "gpu", str, "plan") if "gpu" in value else "",
+        _name(value, "gpu") if "gpu" in value else "",
     )
 
 

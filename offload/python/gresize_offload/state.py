@@ -1,15 +1,16 @@
 """Moves the state of an optimizer between its steps: it leaves the card after one, and is back before the next.
 
-A tensor of the state stays the object that it is; only its storage is given up and asked for again, so that a reader in between gets an error of PyTorch's and
-no other values. optimizer.state_dict() brings the state back first.
+A tensor of the state stays the object that it is; only its storage is given up and asked for again. Whoever reads optimizer.state or optimizer.state_dict() in
+between has all of it brought back first; a tensor that somebody else holds as well does not leave.
 """
 from __future__ import annotations
 
+import collections
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from typing import Any, Iterator, Sequence
+    from typing import Any, Callable, Iterator, Sequence
 
     from gresize_types import Tensor, Torch
 
@@ -28,6 +29,35 @@ def storages(torch: Torch, optimizer: Any, device_type: str) -> Iterator[Tensor]
                 size = value.untyped_storage().nbytes()
                 if size >= MIN_BYTES and size == value.numel() * value.element_size():
                     yield value
+
+
+# What refers to a tensor that nobody else holds, in stepped(): the state, the list, enumerate, the loop, and the question itself.
+OWN_REFERENCES = 5
+
+
+class Watched(collections.defaultdict):
+    """The state of an optimizer that tells when it is read."""
+
+    def __init__(self, state: Any, wanted: Callable[[], Any]) -> None:
+        super().__init__(getattr(state, "default_factory", dict), state)
+        self.wanted = wanted
+
+    def __reduce__(self) -> Any:
+        return collections.defaultdict, (self.default_factory, dict(self))
+
+
+def _telling(name):
+    plain = getattr(collections.defaultdict, name)
+
+    def told(self, *args):
+        self.wanted()
+        return plain(self, *args)
+
+    return told
+
+
+for _name in ("__getitem__", "__iter__", "get", "items", "values", "pop", "popitem", "copy", "__copy__"):
+    setattr(Watched, _name, _telling(_name))
 
 
 class Away:
@@ -66,10 +96,10 @@ class State:
         swapper = self.swapper
         if not self.moves or not swapper.engine.usable() or not self._alone(optimizer):
             return
-        for number, tensor in enumerate(storages(swapper.torch, optimizer, swapper.device_type)):
+        for number, tensor in enumerate(list(storages(swapper.torch, optimizer, swapper.device_type))):
             move = self.moves.get(number)
             size = tensor.untyped_storage().nbytes()
-            if move is None or size != move.bytes:
+            if move is None or size != move.bytes or sys.getrefcount(tensor) > OWN_REFERENCES:
                 continue
             if number not in self.buffers:
                 self.buffers[number] = swapper.pool.take(size)
@@ -85,6 +115,14 @@ class State:
             self.away.append(one)
             swapper.counts["state_moves"] += 1
             swapper.counts["moved_bytes"] += size
+        if self.away and type(optimizer.state) is not Watched:
+            optimizer.state = Watched(optimizer.state, self.read)
+
+    def read(self) -> None:
+        """Somebody reads the state."""
+        if self.away:
+            with self.swapper.lock, self.swapper.torch.no_grad():
+                self.wanted()
 
     def _alone(self, optimizer):
         if self.optimizer is None:

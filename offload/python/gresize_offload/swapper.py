@@ -101,8 +101,8 @@ class Swapper(sequence.Sequence):
     def saved(self, item: sequence.Saved, tensor: Tensor) -> None:
         candidates = self.by_prefix.get((self.ordinal, self.prefix)) if self.following else None
         if not candidates:
-            if self.following and self.iteration == 1:
-                self.program.differs(self.ordinal)
+            if self.following:
+                self.program.differs(self.iteration, self.ordinal)
             self.following = False
             return
         if self.ordinal + 1 == len(candidates[0].prefixes):
