@@ -15,14 +15,7 @@ import (
 // owner, who may not read the log, is told why; nobody else is.
 func TestAJobThatWouldDieGetsALargerCard(t *testing.T) {
 	t.Parallel()
-	s, err := site.Start(t.Context(), site.Options{Build: filepath.Join("..", "build"), Cluster: fourCards(), Hold: 5 * time.Minute, Config: "[policy]\nupsizing = true\n"})
-	must(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Log(s.Logs(60))
-		}
-		s.Stop()
-	})
+	s := started(t, site.Options{Build: filepath.Join("..", "build"), Cluster: fourCards(), Hold: 5 * time.Minute, Config: "[policy]\nupsizing = true\n"}).Site
 	copyExamples(t, s)
 	id := submitExample(t, s, nil, "--constraint=gpu8g", "medium.sh")
 	job, err := s.Cluster.WaitJob(t.Context(), id, "COMPLETED", 5*time.Minute)

@@ -75,7 +75,7 @@ class Gathered:
         if key in self._whole:
             return
         to_come = length - max(given, LOOKED_AT - 1)
-        if left * to_come > MOST_LEFT_BYTES or gathers and left > SCALAR_BYTES:
+        if left * to_come > MOST_LEFT_BYTES or gathers and _is_of_samples(iterator, left):
             self.words[id(dataset)] = "of a loader of %s %d %s not read, and each leaves %d bytes" % (
                 type(dataset).__name__, to_come, "batch was" if to_come == 1 else "batches were", left)
         if gathers and not trained:
@@ -102,11 +102,17 @@ def key_of(iterator: Any) -> tuple[int, Any]:
 
 def _gathers(iterator, seen):
     """Whether something is kept for each sample, and there are so many that a matrix of all of them is worth a word."""
-    length, samples = _length(iterator), steady_state.batch_size(iterator) or 1
-    if length is None or len(seen) < LOOKED_AT or SAMPLE_BYTES * (length * samples) ** 2 <= MOST_LEFT_BYTES:
-        return False
-    left = _least_left(seen)
-    return left > SCALAR_BYTES and left >= SAMPLE_BYTES * samples or all(b.fetched > a.fetched for a, b in zip(seen[1:], seen[2:]))
+    fetched = all(b.fetched > a.fetched for a, b in zip(seen[1:], seen[2:]))
+    return len(seen) >= LOOKED_AT and _are_many(iterator) and (fetched or _is_of_samples(iterator, _least_left(seen)))
+
+
+def _are_many(iterator):
+    length = _length(iterator)
+    return length is not None and SAMPLE_BYTES * (length * (steady_state.batch_size(iterator) or 1)) ** 2 > MOST_LEFT_BYTES
+
+
+def _is_of_samples(iterator, left):
+    return left > SCALAR_BYTES and left >= SAMPLE_BYTES * (steady_state.batch_size(iterator) or 1)
 
 
 def _least_left(seen):
