@@ -18,7 +18,7 @@ func TestTimeLapse(t *testing.T) {
 	const (
 		wide     = 4096 * 4096 * 4 // the large layer, beside which the others are small
 		unfrozen = 16 * 1024 * 1024 * 4
-		samples  = 400 * 64
+		samples  = 250 * 64
 	)
 	for name, want := range map[string]struct {
 		atLeast, atMost int64
@@ -40,7 +40,7 @@ func TestTimeLapse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := runPython(t, "2.6.0", 1, []string{"testdata/lapse.py", name}, inTimeLapse)
+			o := runPython(t, "2.6.0", 1, []string{"testdata/lapse.py", name}, inTimeLapse, "GRESIZE_PROBE_SECONDS=400")
 			as := trace.Completed
 			if o.reports.Stopped {
 				as = trace.Stopped

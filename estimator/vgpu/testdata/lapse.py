@@ -202,15 +202,15 @@ class Deep(nn.Sequential):
     """Takes long on the host for what it does on the card."""
 
     def __init__(self):
-        super().__init__(nn.Linear(64, 32), *[nn.Linear(32, 32) for _ in range(60)])
+        super().__init__(nn.Linear(64, 32), *[nn.Linear(32, 32) for _ in range(30)])
 
 
 def similarities(keep=lambda row: row):
     """What is made of all batches of an evaluation goes by the square of how many they are, and two passes are put side by side."""
     net = Deep().cuda()
-    data, optimizer = loader(400), torch.optim.Adam(net.parameters())
-    for epoch in range(10):
-        for x, y in loader(400):
+    data, optimizer = loader(250), torch.optim.Adam(net.parameters())
+    for epoch in range(5):
+        for x, y in loader(250):
             optimizer.zero_grad()
             cross_entropy(net(x.cuda()), y.cuda()).backward()
             optimizer.step()

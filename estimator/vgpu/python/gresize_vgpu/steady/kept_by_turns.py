@@ -10,6 +10,8 @@ MOST_SAMPLES = 16
 LEAST_SAMPLES = 4
 # Of the samples so many at least hold more than the one before, and none holds less.
 SHARE = 0.7
+# What comes with some turns only shows in samples that lie further apart.
+STRIDES = 1, 2, 4
 
 
 class Leaves:
@@ -33,9 +35,12 @@ class Leaves:
     def bytes(self) -> float:
         """What a turn leaves, on the average; nothing where that is not so all along. The first turn leaves what it holds until the next."""
         samples = self.samples[1:]
-        rises = [b - a for a, b in zip(samples, samples[1:])]
-        if len(samples) < LEAST_SAMPLES or min(rises) < 0 or sum(r > 0 for r in rises) < SHARE * len(rises):
-            held = [held for _, held in self.landings]
-            rose = len(held) >= LEAST_SAMPLES and all(a < b for a, b in zip(held, held[1:]))
-            return (held[-1] - held[0]) / sum(turns for turns, _ in self.landings[1:]) if rose else 0
-        return sum(rises) / len(rises) / self.every
+        if all(a <= b for a, b in zip(samples, samples[1:])):
+            for stride in STRIDES:
+                every = samples[::stride]
+                rises = [b - a for a, b in zip(every, every[1:])]
+                if len(every) >= LEAST_SAMPLES and sum(r > 0 for r in rises) >= SHARE * len(rises):
+                    return sum(rises) / len(rises) / self.every / stride
+        held = [held for _, held in self.landings]
+        rose = len(held) >= LEAST_SAMPLES and all(a < b for a, b in zip(held, held[1:]))
+        return (held[-1] - held[0]) / sum(turns for turns, _ in self.landings[1:]) if rose else 0
