@@ -99,11 +99,10 @@ class Loops:
         counters.step(optimizer, frame, min(FIRST_SHARE * self.lapse.left_seconds(), MOST_SECONDS), self._are_free(), not self.inner)
         if not self.held_is_exact:
             return
-        frames = program_counters.running(frame)
         if self.lengths is None or counters.trainings > trainings:
-            self.lengths = kept_on_host.lengths(frames), self.steps
+            self.lengths = kept_on_host.lengths(program_counters.running(frame)), self.steps
         elif counters.left_out_steps > left_out:
-            self._keeps(self.lengths[0], frames, self.steps - self.lengths[1], counters.left_out_steps)
+            self._keeps(self.lengths[0], program_counters.running(frame), self.steps - self.lengths[1], counters.left_out_steps)
 
     def _are_free(self):
         """Whether no loop that leaves out turns by itself stands around the training."""

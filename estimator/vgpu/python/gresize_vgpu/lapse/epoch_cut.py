@@ -178,7 +178,7 @@ class Phases:
 
     def steps_left(self, iterator: Any) -> int | None:
         """How many steps a training has before it when it reads a loader; None where that is not known."""
-        length = _length(iterator)
+        length = gathered.length_of(iterator)
         left_out = self.loops.counters.left_out_steps - iterator._gresize_fed[2]
         return max(int((length - iterator._gresize_given) * self.per_batch) - left_out, 0) if length is not None else None
 
@@ -190,7 +190,7 @@ class Phases:
         try:
             if not hasattr(iterator, "_gresize_seen"):
                 iterator._gresize_seen = True
-                self.length = _length(iterator)
+                self.length = gathered.length_of(iterator)
                 self.workers.update(w.pid for w in getattr(iterator, "_workers", ()))
             self.steadiness.batch(iterator, batch)
         except Exception as e:
@@ -215,7 +215,7 @@ class Phases:
             if held.get("_gresize_batches", 0) < BATCHES_AFTER:
                 return False
         else:
-            length = _length(iterator)
+            length = gathered.length_of(iterator)
             if "_gresize_until" not in held:
                 self.begin(iterator)
             known = held["_gresize_known"]
@@ -358,13 +358,6 @@ def _from_now(seconds):
 def _past(until):
     processor, clock = until
     return time.process_time() > processor or time.monotonic() > clock
-
-
-def _length(iterator):
-    try:
-        return len(iterator)
-    except Exception:  # a stream has none
-        return None
 
 
 def _size_of(path):

@@ -55,17 +55,16 @@ class Gathered:
 
     def wants_all(self, iterator: Any) -> bool:
         """Whether a loader is worth being read to its end for what is gathered of it."""
-        seen = iterator.__dict__.get("_gresize_seen_to_hold", [])
-        return key_of(iterator) not in self._whole and _gathers(iterator, seen if len(seen) >= LOOKED_AT else seen + [self.look()])
+        return key_of(iterator) not in self._whole and _gathers(iterator, self._seen(iterator, self.look()))
 
     def ended(self, iterator: Any, given: int, trained: bool) -> None:
         """A loader has ended after so many batches; trained: steps were made of them."""
-        seen = iterator.__dict__.pop("_gresize_seen_to_hold", [])
-        length = _length(iterator)
+        length, now = length_of(iterator), self.look()
+        seen = self._seen(iterator, now)
+        iterator.__dict__.pop("_gresize_seen_to_hold", None)
         if length is None:
             return
-        key, dataset, now = key_of(iterator), iterator._dataset, self.look()
-        seen = seen if len(seen) >= LOOKED_AT else seen + [now]
+        key, dataset = key_of(iterator), iterator._dataset
         gathers, left = _gathers(iterator, seen), _least_left(seen)
         if given >= length:
             if gathers or left:
@@ -80,6 +79,11 @@ class Gathered:
                 type(dataset).__name__, to_come, "batch was" if to_come == 1 else "batches were", left)
         if gathers and not trained:
             self._after = key, given, length, now.asked, type(dataset).__name__
+
+    @staticmethod
+    def _seen(iterator, now):
+        seen = iterator.__dict__.get("_gresize_seen_to_hold", [])
+        return seen if len(seen) >= LOOKED_AT else seen + [now]
 
     def _begin(self):
         """Another loader is read, or the same once more: what was asked for since the last one was made of what that gave, if of anything."""
@@ -107,7 +111,7 @@ def _gathers(iterator, seen):
 
 
 def _are_many(iterator):
-    length = _length(iterator)
+    length = length_of(iterator)
     return length is not None and SAMPLE_BYTES * (length * (steady_state.batch_size(iterator) or 1)) ** 2 > MOST_LEFT_BYTES
 
 
@@ -120,8 +124,9 @@ def _least_left(seen):
     return max(min(left), 0) if len(left) >= 2 else 0
 
 
-def _length(iterator):
+def length_of(iterator: Any) -> Any:
+    """How many batches a loader has; None of a stream, which has none."""
     try:
         return len(iterator)
-    except Exception:  # a stream has none
+    except Exception:
         return None
