@@ -72,6 +72,9 @@ func TestStreams(t *testing.T) {
 			t.Errorf("%s: %+v", c.program, s)
 		}
 		t.Logf("%s: %+v", c.program, s)
+		if c.expandable && os.Getenv("GRESIZE_NIGHTLY") == "" {
+			continue // the copies of the state are waited for as those of tensors are
+		}
 		for fault, says := range c.faults {
 			o, said := streams(t, lib, "rtx3060", fault, c.program)
 			if _, err := f.try(t.Context(), Request{Run: o}, f.Plan); err != nil {

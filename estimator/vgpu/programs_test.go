@@ -25,7 +25,7 @@ func TestHabitsOfPrograms(t *testing.T) {
 		{name: "data_parallel", devices: 2},
 		{name: "generates", devices: 1, decides: true},
 	} {
-		for _, release := range []string{"2.6.0", "2.11.0"} {
+		for _, release := range often("2.11.0", "2.6.0") {
 			t.Run(c.name+"-"+release, func(t *testing.T) {
 				t.Parallel()
 				o := runPython(t, release, c.devices, []string{"testdata/programs.py", c.name})
