@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -41,7 +40,7 @@ const (
 func initMain() int {
 	unix.CloseOnExec(configFD)
 	unix.CloseOnExec(controlFD)
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
+	ignoreSignals(true)
 	// What the command says through the control socket would be taken for this process's word.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return report(step("close init to the command", err))
@@ -207,23 +206,23 @@ func spawn(cfg *config) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	signal.Reset() // what is ignored here must not be ignored there
-	ignoreFaults(false)
+	ignoreSignals(false) // what is ignored here must not be ignored there
 	pid, err := syscall.ForkExec(path, cfg.Argv, &syscall.ProcAttr{
 		Env: cfg.Env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
-	ignoreFaults(true)
+	ignoreSignals(true)
 	return pid, err
 }
 
-// ignoreFaults has the signals that stand for faults of a program ignored when another process sends them: the runtime of Go would end this one. A fault of its own ends it as ever.
-func ignoreFaults(ignore bool) {
+// ignoreSignals has what another process sends ignored: signals that end a process, and those that stand for a fault of a program, at which the runtime of Go would end this one. A
+// fault of its own ends it as ever. The package signal is no use here: what its Ignore has ignored stays so after its Reset.
+func ignoreSignals(ignore bool) {
 	var action struct{ handler, flags, restorer, mask uintptr } // the kernel's struct sigaction: the default, 0, or to ignore, 1
 	if ignore {
 		action.handler = 1
 	}
-	for _, sig := range []syscall.Signal{syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGABRT, syscall.SIGSTKFLT} {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE,
+		syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGABRT, syscall.SIGSTKFLT} {
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, unsafe.Sizeof(action.mask), 0, 0)
 	}
 }

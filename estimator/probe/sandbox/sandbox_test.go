@@ -289,6 +289,17 @@ for what in (users | mounts | groups, users | mounts, groups):
 	}
 }
 
+// TestSignalsEndProcesses: no signal is ignored inside that is not ignored outside; a pool of processes waits for ever for workers that one does not end.
+func TestSignalsEndProcesses(t *testing.T) {
+	_, out := run(t, "/", `for s in TERM INT HUP QUIT USR1 USR2 PIPE ABRT; do sh -c 'kill -'$s' $$; echo ignored $0' $s; done; grep SigIgn /proc/self/status; python3 -c '
+import multiprocessing, time
+worker = multiprocessing.Process(target=time.sleep, args=(600,))
+worker.start(); worker.terminate(); worker.join(); print("ended by", -worker.exitcode)' 2>&1`, nil)
+	if strings.Contains(out, "ignored ") || !strings.Contains(out, "SigIgn:\t0000000000000000") || !strings.Contains(out, "ended by 15") {
+		t.Error(out)
+	}
+}
+
 func TestInitIsClosedToTheCommand(t *testing.T) {
 	// 438 is pidfd_getfd on every architecture; 4 is the control socket.
 	_, out := run(t, t.TempDir(), `python3 -c '
