@@ -13,8 +13,12 @@ import (
 	"github.com/gresize/gresize/estimator/vgpu"
 )
 
-// quickShare is how much sooner, at least, a program of JAX comes to its first answer than to where it is stopped.
-const quickShare = 2
+const (
+	// quickShare is how much sooner, at least, a program of JAX comes to its first answer than to where it is stopped.
+	quickShare = 2
+	// leastSideShare is what another side takes at least of the time of the first, however much of that was compiling: the compiler has many threads.
+	leastSideShare = 4
+)
 
 // withOtherSides runs the command once more where it went by values that nobody
 // computed, with the opposite answers, so that the estimate has both ends; and a
@@ -31,7 +35,7 @@ func (r *run) withOtherSides(ctx context.Context, first Result, begin time.Time)
 		if values == vgpu.PolicyHalf && !slices.ContainsFunc(results, failed) && !vgpu.EndsAreNear(first.Bundle, results[1].Bundle) {
 			break
 		}
-		other, err := r.side(ctx, values, quick, begin)
+		other, err := r.side(ctx, values, first.Bundle, quick, begin)
 		if err != nil {
 			return Result{}, err
 		}
@@ -64,12 +68,9 @@ func (r *run) withOtherSides(ctx context.Context, first Result, begin time.Time)
 
 // side is a run of the command with another answer to what only a kernel could say, quick to its first answer; nil where there is no time for it, or it
 // could not be made.
-func (r *run) side(ctx context.Context, values string, quick bool, begin time.Time) (*Result, error) {
-	left, needs := r.options.Budget-time.Since(begin), r.ranFor
-	if quick {
-		needs /= quickShare
-	}
-	if ctx.Err() != nil || left < needs {
+func (r *run) side(ctx context.Context, values string, first *trace.Bundle, quick bool, begin time.Time) (*Result, error) {
+	left := r.options.Budget - time.Since(begin)
+	if ctx.Err() != nil || left < r.sideNeeds(first, quick) {
 		return nil, nil
 	}
 	dir, err := private.Make("", privatePrefix)
@@ -93,6 +94,15 @@ func (r *run) side(ctx context.Context, values string, quick bool, begin time.Ti
 		return nil, nil
 	}
 	return &result, nil
+}
+
+// sideNeeds is how long another side is likely to run: as long as the first, which compiled for both.
+func (r *run) sideNeeds(first *trace.Bundle, quick bool) time.Duration {
+	needs := max(r.ranFor-vgpu.CompileTime(first), r.ranFor/leastSideShare)
+	if quick {
+		needs /= quickShare
+	}
+	return needs
 }
 
 func failed(r Result) bool { return r.Bundle.Manifest.Outcome == trace.Crashed }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/gpu"
@@ -97,5 +98,26 @@ func TestOtherSideOfAJAXProgramThatGoesOn(t *testing.T) {
 				t.Errorf("quick: %v, want %v: %v %v", quick, want, r.Estimate.Confidence, r.Estimate.Reasons)
 			}
 		})
+	}
+}
+
+// TestAnotherSideCompilesNothing: a program that compiles for most of its time leaves time for its other sides where it has used most of the budget.
+func TestAnotherSideCompilesNothing(t *testing.T) {
+	const rank = `{"schema":"gresize.vgpu.rank/1","reason":"exit","steps":4,"flat":true,"libraries":[],"pool":{"release":"0.10.2","needed_bytes":1048576,"compile_seconds":%d},"coverage":{"torch":""}}`
+	for _, c := range []struct {
+		compiled int
+		quick    bool
+		want     time.Duration
+	}{
+		{0, false, 200 * time.Second},
+		{0, true, 100 * time.Second},
+		{120, false, 80 * time.Second},
+		{120, true, 40 * time.Second},
+		{400, false, 50 * time.Second}, // of the processor, which has several cores
+	} {
+		first := &trace.Bundle{Ranks: []trace.Rank{{Report: fmt.Appendf(nil, rank, c.compiled)}}}
+		if needs := (&run{ranFor: 200 * time.Second}).sideNeeds(first, c.quick); needs != c.want {
+			t.Errorf("compiled for %d s, quick %v: another side needs %s, want %s", c.compiled, c.quick, needs, c.want)
+		}
 	}
 }

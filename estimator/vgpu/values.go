@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/trace"
@@ -355,6 +356,17 @@ func LowOnEverySide(b *trace.Bundle) bool {
 		}
 	}
 	return true
+}
+
+// CompileTime is how long the process of a run of JAX that compiled longest did so: what it has compiled, other runs of the command need not.
+func CompileTime(b *trace.Bundle) time.Duration {
+	most := 0.0
+	for i := range b.Ranks {
+		if r, err := parseRank(b.Ranks[i].Report); err == nil && r.Pool != nil {
+			most = max(most, r.Pool.CompileSeconds)
+		}
+	}
+	return time.Duration(most * float64(time.Second))
 }
 
 // EndsAreNear says that two runs of a command needed about the same while values may have given its tensors sizes: a third run tells more.
