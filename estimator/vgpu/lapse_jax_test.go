@@ -17,22 +17,39 @@ func TestJAXTimeLapse(t *testing.T) {
 		atLeast, atMost int64
 		says, prints    string
 	}{
-		"nothing_else":         {estimator.High, 0, large, "to its end", "at its end 1000000"},
-		"evaluates_late":       {estimator.High, large, 4 * large, "to its end", ""},
-		"epochs":               {estimator.High, large, 4 * large, "to its end", ""},
-		"a_later_phase":        {estimator.High, large, 6 * large, "to its end", ""},
-		"grows_by_a_test":      {estimator.High, large, 6 * large, "to its end", ""},
-		"counts_by_itself":     {estimator.High, large, 4 * large, "to its end", ""},
-		"keeps_arrays":         {estimator.Low, 0, 0, "memory_grows", ""},
-		"keeps_some":           {estimator.Low, 0, 0, "memory_grows", ""},
-		"collects_on_the_host": {estimator.Low, 0, 0, "would have put", ""},
-		"counts_and_collects":  {estimator.Low, 0, 0, "would have put", ""},
-		"never_ends":           {estimator.Low, 0, 0, "phase_not_reached", ""},
-		"fails_later":          {estimator.Low, 0, 0, "ValueError: too few", ""},
+		"nothing_else":           {estimator.High, 0, large, "to its end", "at its end 1000000"},
+		"evaluates_late":         {estimator.High, large, 4 * large, "to its end", ""},
+		"epochs":                 {estimator.High, large, 4 * large, "to its end", ""},
+		"a_later_phase":          {estimator.High, large, 6 * large, "to its end", ""},
+		"grows_by_a_test":        {estimator.High, large, 6 * large, "to its end", ""},
+		"counts_by_itself":       {estimator.High, large, 4 * large, "to its end", ""},
+		"keeps_arrays":           {estimator.Low, 0, 0, "memory_grows", ""},
+		"keeps_some":             {estimator.Low, 0, 0, "memory_grows", ""},
+		"collects_on_the_host":   {estimator.Low, 0, 0, "would have put", ""},
+		"counts_and_collects":    {estimator.Low, 0, 0, "would have put", ""},
+		"never_ends":             {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"fails_later":            {estimator.Low, 0, 0, "ValueError: too few", ""},
+		"over_a_loader":          {estimator.High, large, 4 * large, "to its end", "at its end"},
+		"over_a_numbered_loader": {estimator.High, large, 4 * large, "to its end", "at its end 30000"},
+		"one_large_batch":        {estimator.High, large, 4 * large, "to its end", ""},
+		"over_places":            {estimator.High, large, 4 * large, "to its end", "at its end"},
+		"over_settings":          {estimator.High, large, 4 * large, "", ""},
+		"by_what_is_in_it":       {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"by_what_is_in_a_list":   {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"endless_loader":         {estimator.High, large, 4 * large, "to its end", "at its end 1000000"},
+		"evaluates_within":       {estimator.High, large, 4 * large, "to its end", ""},
+		"slow_loader":            {estimator.Low, 0, 0, "was not read to its end", ""},
+		"keeps_each":             {estimator.Low, 0, 0, "memory_grows", ""},
+		"collects_each":          {estimator.Low, 0, 0, "would have put", ""},
+		"loader_fails":           {estimator.Low, 0, 0, "ValueError: too few", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"testdata/jax/lapse.py", name}, inTimeLapse)
+			more := []string{inTimeLapse}
+			if name == "slow_loader" {
+				more = append(more, "GRESIZE_PROBE_SECONDS=60")
+			}
+			o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, []string{"testdata/jax/lapse.py", name}, more...)
 			as := trace.Completed
 			if o.reports.Stopped {
 				as = trace.Stopped
@@ -51,7 +68,7 @@ func TestJAXTimeLapse(t *testing.T) {
 
 // TestAFailedLookIsLowInJAX: a fault of what looks at later steps leaves no answer that anybody relies on, and the program runs on.
 func TestAFailedLookIsLowInJAX(t *testing.T) {
-	for _, where := range []string{"gresize_vgpu.program.lines_not_run Blocks look", "gresize_vgpu.steady.kept_by_turns Leaves turn", "gresize_vgpu.lapse.turn_numbers Notes landings", "gresize_jax.later Later look_beyond", "gresize_jax.later Later _executed"} {
+	for _, where := range []string{"gresize_vgpu.program.lines_not_run Blocks look", "gresize_vgpu.steady.kept_by_turns Leaves turn", "gresize_vgpu.lapse.turn_numbers Notes landings", "gresize_jax.later Later look_beyond", "gresize_jax.later Later _executed", "gresize_vgpu.lapse.loops_over_items Items reach"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, append([]string{"testdata/jax/planted.py"}, strings.Fields(where)...), inTimeLapse)

@@ -1,9 +1,10 @@
-"""Numbers of turns that note what is asked of them, and what turns leave."""
+"""Numbers of turns that note what is asked of them, loops over items, and what turns leave."""
 import copy
 import pickle
+import types
 import unittest
 
-from gresize_vgpu.lapse import turn_numbers
+from gresize_vgpu.lapse import loops_over_items, turn_numbers
 from gresize_vgpu.steady import kept_by_turns
 
 
@@ -80,6 +81,117 @@ class KeptByTurns(unittest.TestCase):
 
     def test_few_samples_however_many_turns(self):
         self.assertLess(len(self.left(range(200)).samples), kept_by_turns.MOST_SAMPLES)
+
+
+class Array:
+    __module__ = "numpy"  # on the host
+
+    def __init__(self, *shape):
+        self.shape, self.dtype = shape, "float32"
+
+
+class LoopsStub:
+    """As much of the loops in time-lapse as one over items asks: its first turns, and those it is to go on to."""
+
+    most_variants = 2
+
+    def __init__(self, turns, seconds=1000.0):
+        self.lapse = types.SimpleNamespace(left_seconds=lambda: seconds, news=lambda: None)
+        self.wanted, self.visits, self.items_of, self.read, self.unread, self.faults, self.variants = turns, {}, {}, set(), set(), [], 0
+
+    def fault(self, e):
+        self.faults.append(e)
+
+    def turns_of_items(self, items, span, place):
+        self.visits[place] = self.visits.get(place, 0) + 1
+        items.notes = turn_numbers.Notes(span)
+        for turn in range(4):
+            yield turn
+        for turn in self.wanted:
+            while items.next <= turn:
+                reached = items.reach(turn)
+                if reached is None:
+                    return
+                yield reached
+
+
+PLACE = LoopsStub.fault.__code__, 0
+
+
+def turns(loops, iterable):
+    return list(loops_over_items.Items(loops, iter(iterable), PLACE))
+
+
+class LoopsOverItems(unittest.TestCase):
+    def test_an_item_of_another_kind_has_its_turn_and_so_has_the_last(self):
+        data = [Array(8, 4) for _ in range(100)]
+        data[70], data[99] = Array(16, 4), Array(3, 4)
+        loops = LoopsStub([50, 10**6])
+        self.assertEqual([data.index(item) for item in turns(loops, data)], [0, 1, 2, 3, 50, 70, 99])
+        self.assertEqual((loops.read, loops.unread, loops.items_of, loops.faults), ({PLACE}, set(), {}, []))
+        turns(loops, data)
+        self.assertEqual(loops.items_of, {PLACE: 100})
+
+    def test_what_was_not_read_is_a_doubt(self):
+        loops = LoopsStub([10], seconds=0.0)
+        self.assertEqual(len(turns(loops, [Array(8) for _ in range(100)])), 6)
+        self.assertEqual(len(loops.unread), 1)
+        self.assertIn("was not read to its end", loops.unread.pop())
+
+    def test_what_counts_the_items_is_a_number_of_the_loop(self):
+        loops = LoopsStub([50])
+        found = turns(loops, enumerate((Array(8) for _ in range(60)), 7))
+        self.assertEqual([number for number, _ in found], [7, 8, 9, 10, 11, 57])  # what is beside the count is a kind of its own once it is known
+        items = loops_over_items.Items(loops, iter(enumerate(Array(8) for _ in range(60))), PLACE)
+        for number, _ in items:
+            if number > 49:
+                break
+        self.assertEqual(landings(items.notes, 50), [(51, True)])
+
+    def test_settings_are_no_data(self):
+        for settings in ([1, 2, 3] * 5, ["a", "b", "c"] * 5, [object() for _ in range(15)], [0.1 * n for n in range(15)]):
+            with self.subTest(str(settings[0])):
+                found = turns(LoopsStub([10**6]), settings)
+                self.assertTrue(set(found) == set(settings) and len(found) >= min(2 * len(set(settings)), len(settings)), found)
+
+    def test_an_error_of_the_programs_is_its_own(self):
+        def read():
+            for _ in range(20):
+                yield Array(8)
+            raise LookupError("too few")
+
+        loops = LoopsStub([10**6])
+        with self.assertRaisesRegex(LookupError, "too few"):
+            turns(loops, read())
+        self.assertEqual((loops.faults, loops.read), ([], set()))
+
+    def test_after_a_fault_of_ours_all_items_have_turns(self):
+        loops, data = LoopsStub([50]), [Array(8) for _ in range(100)]
+        del loops.lapse
+        self.assertEqual(len(turns(loops, data)), 100)
+        self.assertEqual(len(loops.faults), 1)
+
+    def test_one_that_would_begin_anew_has_ended(self):
+        class Again:
+            number = 0
+
+            def __iter__(self):
+                return self
+
+            def __next__(self):
+                self.number = (self.number + 1) % 10
+                if not self.number:
+                    raise StopIteration
+                return Array(8)
+
+        self.assertEqual(len(turns(LoopsStub([10**6]), Again())), 5)
+
+    def test_kinds(self):
+        kind = loops_over_items.kind_of
+        self.assertEqual(kind({"x": Array(2, 3), "y": [1, 0.5]}), kind({"x": Array(2, 3), "y": [1, 0.7]}))
+        for other in ({"x": Array(2, 4), "y": [1]}, {"x": Array(2, 3), "y": [2]}, {"z": Array(2, 3), "y": [1]}, [Array(2, 3), 1], {"x": Array(2, 3), "y": [1], "z": "a"}):
+            self.assertNotEqual(kind({"x": Array(2, 3), "y": [1]}), kind(other))
+        self.assertNotEqual(kind(object), kind(object))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import tempfile
 import types
 import unittest
 
-from gresize_vgpu.program import lines_not_run, own_files, sources
+from gresize_vgpu.program import lines_not_run, loop_stack, own_files, sources
 
 
 class Torch(types.ModuleType):
@@ -96,6 +96,78 @@ class Sources(unittest.TestCase):
         names = {type(n).__name__ for n in sources.inside(tree.body)}
         self.assertNotIn("FunctionDef", names)
         self.assertIn("Import", names)
+
+
+class Through:
+    """Goes through what another goes through."""
+
+    def __init__(self, iterator):
+        self.iterator = iterator
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.iterator)
+
+
+def replace():
+    """What the loops of the caller go through, which something of ours goes through from here on."""
+    found = []
+    for place in loop_stack.loops_of(sys._getframe(1)):
+        found.append(place.get())
+        if not isinstance(found[-1], Through):
+            place.set(Through(found[-1]))
+    return found
+
+
+class LoopStack(unittest.TestCase):
+    def test_nested_loops_are_found_and_go_on(self):
+        one, two, seen = iter([1, 2]), zip("ab", "cd"), []
+
+        def loops(kept):
+            with open(__file__) as file:
+                for a in one:
+                    try:
+                        for b in two if a == 1 else {"e": kept}.items():
+                            seen.append((a, b, file.closed, [type(found) for found in replace()]))
+                    finally:
+                        kept += 1
+            return kept
+
+        self.assertEqual(loops(5), 7)
+        self.assertEqual([entry[:3] for entry in seen], [(1, ("a", "c"), False), (1, ("b", "d"), False), (2, ("e", 6), False)])
+        self.assertEqual([entry[3][0] for entry in seen], [type(iter([])), Through, Through])
+        self.assertEqual([entry[3][1].__name__ for entry in seen], ["zip", "Through", "dict_itemiterator"])
+
+    def test_a_loop_of_a_generator_and_of_a_method(self):
+        def numbers():
+            for number in iter([1, 2, 3]):
+                yield number, [type(found) for found in replace()]
+
+        class Kind(list):
+            def go(self):
+                for number in range(3):
+                    super().append((number, replace()))
+                    if number == 1:
+                        break
+                return len(self)
+
+        self.assertEqual([found[0] for _, found in numbers()], [type(iter([])), Through, Through])
+        self.assertEqual(Kind().go(), 2)
+
+    def test_nothing_outside_of_a_loop(self):
+        for _ in [1]:
+            pass
+        self.assertEqual(replace(), [])
+
+    def test_what_is_replaced_is_given_back(self):
+        items = [object() for _ in range(3)]
+        before, count = sys.getrefcount(items[0]), 0
+        for _ in items:
+            replace()
+            count += 1
+        self.assertEqual((count, sys.getrefcount(items[0]), sys.getrefcount(items)), (3, before, 2))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import math
 import sys
 
 from gresize_imports import after_import
-from gresize_vgpu.lapse import blocks_ahead, counting_loops, program_counters, time_lapse
+from gresize_vgpu.lapse import blocks_ahead, counting_loops, loops_over_items, program_counters, time_lapse
 from gresize_vgpu.process import guard
 from gresize_vgpu.program import background, call_stack, lines_not_run, lines_run, program_frames
 
@@ -43,6 +43,7 @@ class Later:
         self.most_live = 0
         self.step, self.steps = -1, {}  # the computation that is the step; computation -> what stands for its training
         self.compiling = 0
+        self.named: dict[int, Any] = {}  # computations that were told of -> what they are called
         self.told = pjrt.Told(self.executed)
         self.wanted = False
 
@@ -97,10 +98,19 @@ class Later:
                 self.end("budget")
             return
         self.loops.steps += 1
+        if number not in self.named:
+            self.looking(self._name, number)
         if number == self.step:
             self.looking(self.loops.stepped, self.steps.setdefault(number, _Training()), frame)
+        frames = program_frames.running(frame)
+        self.looking(loops_over_items.begin, self.loops, frames)
         if self.loops.steps % OBSERVED_EVERY == 0:
-            self.looking(self.turns.observe, program_frames.running(frame))
+            self.looking(self.turns.observe, frames)
+
+    def _name(self, number):
+        name = pjrt.computations()[number].name
+        self.loops.variants += name in self.named.values()
+        self.named[number] = name
 
     def _before_it_goes_on(self, frame):
         frames = program_frames.running(frame)
@@ -157,7 +167,7 @@ class Later:
         leaves, turns = self.looking(self.leaves) or (0, 0)
         return {
             "time_lapse": self.lapse.said(),
-            "changes_ahead": faults + self.ahead.doubts,
+            "changes_ahead": faults + self.ahead.doubts + sorted(self.loops.unread),
             "not_run": self.ahead.advice,
             "growth_ahead": self.loops.kept[:MOST_SAID] + (self.looking(self.loops.rising_in_words) or []),
             "afterwards": self.afterwards,

@@ -1,6 +1,7 @@
 """Programs of JAX that go on for long, one a function: what they need is known after a part of them that few of their turns come to. LARGE is what that takes at least."""
 import itertools
 import sys
+import time
 
 import jax
 import jax.numpy as jnp
@@ -142,6 +143,145 @@ def fails_later():
         params, loss = train_step(params, rows(BATCH))
         if step == 90_000:
             raise ValueError("too few")
+
+
+class Loader:
+    """Batches of a data set, as loaders of libraries give them: the last is smaller. Of no length."""
+
+    def __init__(self, count, rows=BATCH):
+        self.count, self.rows = count, rows
+
+    def __iter__(self):
+        number = 0
+        while number < self.count:
+            number += 1
+            yield {"x": rows(self.rows), "label": number % 10}
+        yield {"x": rows(self.rows // 2), "label": 0}
+
+
+def over_a_loader():
+    params, step = start(), 0
+    for epoch in range(90):
+        for batch in Loader(20_000):
+            params, loss = train_step(params, batch["x"])
+            step += 1
+            if step == 1_000_000:
+                evaluate(params, rows(ROWS))
+    print("at its end", step)
+
+
+def over_a_numbered_loader():
+    params = start()
+    for epoch in range(3):
+        for step, batch in enumerate(Loader(30_000)):
+            params, loss = train_step(params, batch["x"])
+            if step == 25_000:
+                evaluate(params, rows(ROWS))
+    print("at its end", step)
+
+
+def one_large_batch():
+    params = start()
+    data = [rows(BATCH)] * 300_000
+    data[200_000] = rows(ROWS)
+    for batch in data:
+        params, loss = train_step(params, batch)
+
+
+def over_places():
+    params = start()
+    data = rows(BATCH * 4)
+    for epoch in range(20):
+        for places in np.random.permutation(BATCH * 20_000).reshape(-1, BATCH):
+            params, loss = train_step(params, data[places % len(data)])
+    evaluate(params, rows(ROWS))
+    print("at its end")
+
+
+def over_settings():
+    for size in [BATCH] * 20 + [ROWS]:
+        params = start()
+        for step in range(6):
+            params, loss = train_step(params, rows(size))
+
+
+def by_what_is_in_it():
+    params = start()
+    lengths = np.random.RandomState(0).randint(4, 9, 100_000) * 16
+    lengths[90_000] = ROWS
+    for batch in [{"length": np.full(4, length)} for length in lengths]:
+        params, loss = train_step(params, rows(int(batch["length"].max())))
+
+
+def by_what_is_in_a_list():
+    params = start()
+    data = [rows(16 * size) for size in range(4, 12)] * 10_000
+    data[70_000] = rows(ROWS)
+    for step in range(len(data)):
+        params, loss = train_step(params, data[step])
+
+
+def endless_loader():
+    params, step = start(), 0
+    for batch in endless():
+        params, loss = train_step(params, batch)
+        step += 1
+        if step == 300_000:
+            evaluate(params, rows(ROWS))
+        if step == 1_000_000:
+            break
+    print("at its end", step)
+
+
+def evaluates_within():
+    params = start()
+    for step, batch in enumerate(Loader(30_000)):
+        params, loss = train_step(params, batch["x"])
+        if step % 1000 == 999:
+            for held_out in Loader(20, 2 * BATCH):
+                evaluate(params, held_out["x"])
+    evaluate(params, rows(ROWS))
+
+
+def slow_loader():
+    params = start()
+
+    def read():
+        while True:
+            time.sleep(0.1)
+            yield rows(BATCH)
+
+    for batch in read():
+        params, loss = train_step(params, batch)
+
+
+def keeps_each():
+    params, kept = start(), []
+    for batch in Loader(20_000):
+        params, loss = train_step(params, batch["x"])
+        kept.append(params["w"])
+
+
+def collects_each():
+    params, seen = start(), []
+    for batch in Loader(20_000):
+        seen.append(np.asarray(evaluate(params, batch["x"]) * np.ones((64, WIDTH), np.float32)))
+    data = np.concatenate(seen)
+    for step in range(100):
+        params, loss = train_step(params, data)
+
+
+def loader_fails():
+    params = start()
+
+    def read():
+        for number in itertools.count():
+            if number == 20_000:
+                raise ValueError("too few")
+            yield rows(BATCH)
+
+    for batch in zip(read()):
+        params, loss = train_step(params, batch[0])
 
 
 globals()[sys.argv[1]]()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
     from gresize_types import Place
 
+    from .loops_over_items import Items
     from .time_lapse import TimeLapse
 
 # Of the time that is left, for the turns of a loop before any is left out: at its first time, and an n-th of the second share at its n-th; for one around others.
@@ -39,6 +40,8 @@ OF_A_STREAM = 0.4
 MOST_BY_CHANCE = 3
 # What goes through a range of its own for whoever calls it.
 PASSES_ON = ("tqdm.std", "tqdm.asyncio", "tqdm.notebook")
+# A training step in more sizes than that beside its first, in the turns of one loop before any is left out, may come in others, too: the last batches of two sets are no sign.
+MOST_VARIANTS = 2
 # What all turns of a test may take more without being worth a word.
 MOST_RISEN_BYTES = 16 << 20
 MOST_ROWS = 40  # from a range to the loop
@@ -65,6 +68,10 @@ class Loops:
         self.left_out = False
         self.unsettled = False  # of some loop not all kinds of turns came, or each was another
         self.visits = {}  # place of a loop -> how often it was gone through in time-lapse
+        self.variants, self.most_variants = 0, MOST_VARIANTS  # of computations that large arrays go through: another one of the same name, where that is told
+        self.items_of: dict[Any, int] = {}  # place of a loop over items -> how many there are
+        self.read: set[Any] = set()  # places of those that were gone through to their end once
+        self.unread: set[str] = set()  # in words: those of which that is not so
         self._places = {}
         self._armed, self.given, self.retired = set(), [], False
         self.range = _range(self)
@@ -174,20 +181,27 @@ class Loops:
         finally:
             self.open.remove(len(span))
 
-    def _in_time_lapse(self, span, place, turn):
+    def turns_of_items(self, items: Items, span: range, place: Any) -> Iterator[Any]:
+        """The turns that a loop over items has in time-lapse."""
+        return self._in_time_lapse(span, place, 0, items)
+
+    def _in_time_lapse(self, span, place, turn, items=None):
         count, notes = len(span), turn_numbers.Notes(span)
+        if items is not None:
+            items.notes = notes
         self.noted.append(notes)
         self.going.append(notes)
         visits = self.visits[place] = self.visits.get(place, 0) + 1
         share = NEXT_SHARE / (visits - 1) if visits > 1 else FIRST_SHARE
         begin, seconds = time.process_time(), self.lapse.left_seconds()
-        until, run, outer = begin + min(share * seconds, MOST_SECONDS), 0, False
+        until, run, outer = begin + min(share * seconds, MOST_SECONDS if items is None else MOST_SECONDS / visits), 0, False
         notes.of_stream = self.within is not None
         lengths = self.looking(lambda: kept_on_host.lengths(program_counters.running(sys._getframe(3)))) if self.held_is_exact else None
         if self.within is not None:
             until = min(until, begin + OF_A_STREAM * (self.within[0] - begin))
-        left = kept_by_turns.Leaves(self.held)
-        self.leaving.append((left, count))
+        left, variants = kept_by_turns.Leaves(self.held), self.variants
+        leaving = [left, count if items is None else 0]
+        self.leaving.append(leaving)
         self.begun += 1
         stands = [False]
         self.inner.append(stands)
@@ -200,15 +214,20 @@ class Loops:
                 if not outer and self.begun != begun:
                     outer, until = True, begin + OUTER_SHARE * seconds
                     stands[0] = True
+                if (items.goes_by_values() if items is not None else self.variants - variants > MOST_VARIANTS):
+                    continue
                 if run >= self.first_turns and time.process_time() > until or (outer or run >= self.first_turns) and self.lapse.quiet(SOON):
                     break
             if turn < count:
                 self.left_out, self.counters.cut = True, self.counters.cut or outer
-                if lengths is not None:
+                if lengths is not None and items is None:
                     self.looking(self._keeps, lengths, program_counters.running(sys._getframe(2)), run, count - turn)
-                for value in self._landings(notes, turn, count, outer, left):
+                for value in self._landings(notes, turn, count, outer, left, items):
                     yield value
         finally:
+            if items is not None:
+                leaving[1] = items.next
+                self.looking(self._keeps, lengths, program_counters.running(sys._getframe(1)), items.given, items.next - items.given)
             self.going = [other for other in self.going if other is not notes]
             self.inner = [other for other in self.inner if other is not stands]
 
@@ -253,9 +272,14 @@ class Loops:
         if left > kept_on_host.MOST_LEFT_BYTES and text not in self.kept:
             self.kept.append(text)
 
-    def _landings(self, notes, turn, count, outer, left):
+    def _landings(self, notes, turn, count, outer, left, items):
         between = [turn + (count - turn) * k // BETWEEN for k in range(1, BETWEEN)] + [count - 1]
+        if items is not None and items.untold:
+            between = [turn << k for k in range(1, count.bit_length()) if turn << k < count]
         while turn < count:
+            if items is not None and items.untold:
+                notes.sizes.clear()  # how far they go is not known
+                between = between if items.reads else []
             try:
                 landings = [] if notes.given_up else notes.landings(turn - 1)
             except Exception as e:
@@ -265,7 +289,16 @@ class Loops:
             if ahead is not None:
                 landings = landings + [(min(turn + ahead, count - 1), None, None)]
             between = [t for t in between if t >= turn]
-            at, question, answer = min(landings + [(t, None, None) for t in between[:1]], key=lambda landing: landing[0])
+            landings = landings + [(t, None, None) for t in between[:1]]
+            if not landings:
+                break
+            at, question, answer = min(landings, key=lambda landing: landing[0])
+            if items is not None:
+                reached = items.reach(at)
+                if reached is None:
+                    break
+                if reached != at:
+                    at, question, answer = reached, None, None
             if at > turn and not outer and self.within is None:
                 self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             if outer:
