@@ -213,6 +213,24 @@ def by_what_is_in_it():
         params, loss = train_step(params, rows(int(batch["length"].max())))
 
 
+def keeps_losses():
+    params, losses = start(), []
+    for epoch in range(200):
+        for step in range(20_000):
+            params, loss = train_step(params, rows(BATCH))
+            losses.append(loss)
+
+
+def keeps_the_losses_of_an_epoch():
+    params, means = start(), []
+    for epoch in range(200):
+        losses = []
+        for step in range(4000):
+            params, loss = train_step(params, rows(BATCH))
+            losses.append(loss)
+        means.append(loss + 0)
+
+
 def by_what_is_in_a_list():
     params = start()
     data = [rows(16 * size) for size in range(4, 12)] * 10_000

@@ -23,7 +23,6 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
     from gresize_types import Place
 
-    from .loops_over_items import Items
     from .time_lapse import TimeLapse
 
 # Of the time that is left, for the turns of a loop before any is left out: at its first time, and an n-th of the second share at its n-th; for one around others.
@@ -42,6 +41,8 @@ MOST_BY_CHANCE = 3
 PASSES_ON = ("tqdm.std", "tqdm.asyncio", "tqdm.notebook")
 # A training step in more sizes than that beside its first, in the turns of one loop before any is left out, may come in others, too: the last batches of two sets are no sign.
 MOST_VARIANTS = 2
+# So much of what the turns of a loop left is there at the next turn of the loop around it, if it stays.
+STAYS_SHARE = 0.5
 # What all turns of a test may take more without being worth a word.
 MOST_RISEN_BYTES = 16 << 20
 MOST_ROWS = 40  # from a range to the loop
@@ -53,7 +54,8 @@ class Loops:
         self.lapse, self.peak, self.held, self.fault = lapse, peak, held, fault
         self.first_turns, self.held_is_exact = first_turns, held_is_exact
         self.open = []  # how many turns the loops have that are gone through now
-        self.leaving = []  # what turns leave, and how many there are, of each loop in time-lapse
+        self.leaving: list[_Left] = []  # of each loop in time-lapse
+        self.around: list[_Left] = []  # of those that are gone through now, the innermost last
         self.steps_leave = kept_by_turns.Leaves(held)  # of a training without such loops
         self.steps = 0  # of all optimizers
         self.counters = program_counters.Counters(peak, fault)
@@ -138,7 +140,7 @@ class Loops:
 
     def leaves(self) -> tuple[float, int]:
         """(bytes, times): what each turn leaves that was not run, of the loop of which that is the most."""
-        found = [(left.bytes(), count) for left, count in self.leaving] or [(self.steps_leave.bytes(), program_counters.UNTOLD_STEPS)]
+        found = [(left.bytes(), left.times()) for left in self.leaving] or [(self.steps_leave.bytes(), program_counters.UNTOLD_STEPS)]
         return max(found, key=lambda left: left[0] * left[1])
 
     def steps_in_all(self, fed: int) -> int:
@@ -181,8 +183,8 @@ class Loops:
         finally:
             self.open.remove(len(span))
 
-    def turns_of_items(self, items: Items, span: range, place: Any) -> Iterator[Any]:
-        """The turns that a loop over items has in time-lapse."""
+    def turns_of_items(self, items: Any, span: range, place: Any) -> Iterator[Any]:
+        """The turns that a loop over items has in time-lapse. items: loops_over_items.Items."""
         return self._in_time_lapse(span, place, 0, items)
 
     def _in_time_lapse(self, span, place, turn, items=None):
@@ -200,8 +202,9 @@ class Loops:
         if self.within is not None:
             until = min(until, begin + OF_A_STREAM * (self.within[0] - begin))
         left, variants = kept_by_turns.Leaves(self.held), self.variants
-        leaving = [left, count if items is None else 0]
+        leaving = _Left(left, count if items is None else 0, self.around[-1] if self.around and self.held_is_exact else None)
         self.leaving.append(leaving)
+        self.around.append(leaving)
         self.begun += 1
         stands = [False]
         self.inner.append(stands)
@@ -226,10 +229,11 @@ class Loops:
                     yield value
         finally:
             if items is not None:
-                leaving[1] = items.next
+                leaving.count = items.next
                 self.looking(self._keeps, lengths, program_counters.running(sys._getframe(1)), items.given, items.next - items.given)
             self.going = [other for other in self.going if other is not notes]
             self.inner = [other for other in self.inner if other is not stands]
+            self.around = [other for other in self.around if other is not leaving]
 
     def places(self) -> set[Place]:
         """(file, line) of the program's tests that had either answer."""
@@ -314,6 +318,23 @@ class Loops:
             if question is not None and question.rose(answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
+
+
+class _Left:
+    """What the turns of a loop leave, of which there are so many each time that it is gone through; outer: of the loop around it."""
+
+    def __init__(self, leaves, count, outer):
+        self.leaves, self.count, self.outer = leaves, count, outer
+
+    def bytes(self):
+        return self.leaves.bytes()
+
+    def times(self):
+        """How many turns there are in all of which what each leaves stays: those of one time, or of all where what they left is there when the loop around goes on."""
+        each, times, outer = self.bytes() * self.leaves.turns, self.count, self.outer
+        while outer is not None and each > 0 and outer.bytes() >= STAYS_SHARE * each:
+            times, outer = times * max(outer.count, 1), outer.outer
+        return times
 
 
 def _is_compiled(value):

@@ -55,7 +55,7 @@ class Items:
         self.next = 0  # the turn whose item is read next
         self.given = 0
         self.held: list[Any] = []  # what is read, and has its turn next
-        self.first: list[Any] = []  # items, until it is known what counts them
+        self.first: Any = []  # items, until it is known what counts them
         self.counts: dict[int, tuple[int, int]] = {}  # place in an item -> what stands there at the first turn, and how much more at each
         self.variants, self.was_known = loops.variants, False  # before the turn that goes on, and whether its item's kind had come before
         self.by_values = 0  # times that a turn with an item of a known kind took something of another size
@@ -147,6 +147,7 @@ class Items:
         if self.until is None:
             seconds = SHARE * self.loops.lapse.left_seconds()
             self.until = time.monotonic() + (seconds if self.untold else min(seconds, MOST_SECONDS)) / self.visits()
+            self.news = time.monotonic() + NEWS_SECONDS
         last = END
         while self.reads:
             item = self._own()

@@ -63,7 +63,7 @@ def _base(frame):
     if sys.version_info < (3, 11):
         return ctypes.c_void_p.from_address(id(frame) + STACK_AT * WORD).value
     code, inner = frame.f_code, ctypes.c_void_p.from_address(id(frame) + INNER_AT * WORD).value
-    if id(code) not in (ctypes.c_void_p * INNER_HEAD).from_address(inner):
+    if not inner or id(code) not in (ctypes.c_void_p * INNER_HEAD).from_address(inner):
         return None
     return inner + (INNER_HEAD + len(code.co_varnames) + len(set(code.co_cellvars) - set(code.co_varnames)) + len(code.co_freevars)) * WORD
 
