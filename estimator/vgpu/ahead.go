@@ -128,16 +128,16 @@ func (a *answer) judgeAhead(h *Ahead, peakBytes int64) {
 	if len(h.Afterwards) > 0 {
 		a.lower(estimator.Low, estimator.CodePhaseNotReached, "what runs beside the loop or after it may take memory: "+strings.Join(h.Afterwards, "; "))
 	}
-	if left, little := h.leftInAll(peakBytes); !little {
-		a.lower(estimator.Low, estimator.CodeMemoryGrows, fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
-	} else if left > 0 {
-		a.lower(estimator.High, estimator.CodeMemoryGrows, fmt.Sprintf("a step leaves up to %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
-	}
 	if h.InFlightBytes > 0 {
 		a.lower(estimator.Low, estimator.CodeMemoryGrows, fmt.Sprintf("each step leaves %d MiB to another stream (record_stream) and none waits for the card, which holds them for as many steps as the host is ahead", h.InFlightBytes>>20))
 	}
 	if len(h.GrowthAhead) > 0 {
 		a.lower(estimator.Low, estimator.CodeMemoryGrows, "tensors are kept each time a later step comes by: "+strings.Join(h.GrowthAhead, "; "))
+	}
+	if left, little := h.leftInAll(peakBytes); !little {
+		a.lower(estimator.Low, estimator.CodeMemoryGrows, fmt.Sprintf("each of the last steps left %d bytes allocated that the one before did not have", h.StepLeavesBytes))
+	} else if left > 0 {
+		a.lower(estimator.High, estimator.CodeMemoryGrows, fmt.Sprintf("a step leaves up to %d bytes, and %d steps leave %d: the interval covers that", h.StepLeavesBytes, h.StepsInAll, left))
 	}
 	switch {
 	case h.BatchesVary != "":

@@ -15,14 +15,15 @@ import (
 // TestOrdinaryPrograms: programs as people write them, each also run to its own end with nothing left out: an answer that is relied on has what that took.
 func TestOrdinaryPrograms(t *testing.T) {
 	if os.Getenv("GRESIZE_NIGHTLY") == "" {
-		return // two runs of thirty-four programs
+		return // two runs of forty programs
 	}
 	listed, err := exec.Command(torchtest.Python(t, "2.6.0"), "-c", "import ast; print(*[n.name for n in ast.parse(open('testdata/ordinary.py').read()).body if isinstance(n, ast.FunctionDef) and not n.args.args])").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// What each batch of these differs in is said, or they go by values; the figure is not held to anything.
-	low := []string{"curriculum_of_lengths", "progressive_resizing", "stream_of_an_epoch", "adam_then_lbfgs", "replay_on_the_card", "early_stopping", "buckets", "stream_grows", "stream_counts", "stream_of_workers", "stream_of_the_last_worker", "stream_counted_by_the_last_worker"}
+	low := []string{"curriculum_of_lengths", "progressive_resizing", "stream_of_an_epoch", "adam_then_lbfgs", "replay_on_the_card", "early_stopping", "buckets", "stream_grows", "stream_counts", "stream_of_workers", "stream_of_the_last_worker", "stream_counted_by_the_last_worker", "stream_of_shards",
+		"hard_examples", "thaws_by_its_rate", "samples_by_the_batch", "stream_that_is_numbered"}
 	for names := range slices.Chunk(strings.Fields(string(listed)), 3) { // an interpreter has five minutes
 		ends := runEach(t, "2.6.0", "testdata/ordinary.py", names, "GRESIZE_PROBE_STEPS=1000000")
 		outcomes := runEach(t, "2.6.0", "testdata/ordinary.py", names, inTimeLapse)

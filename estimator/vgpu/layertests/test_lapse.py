@@ -3,8 +3,10 @@ import copy
 import pickle
 import types
 import unittest
+from unittest import mock
 
-from gresize_vgpu.lapse import loops_over_items, turn_numbers
+from gresize_vgpu.lapse import gathered, loops_over_items, turn_numbers
+from gresize_vgpu.program import own_files
 from gresize_vgpu.steady import kept_by_turns
 
 
@@ -48,6 +50,17 @@ class TurnNumbers(unittest.TestCase):
         self.assertFalse(notes.number(0) > 10)
         self.assertEqual(notes.questions, {})
 
+    def test_a_number_that_is_looked_up_is_compared_with_each_key(self):
+        class Settings:
+            stages = {"sizes": {30: 64, 12: 32}}
+
+        notes, settings, names = turn_numbers.Notes(range(100)), Settings(), {"a": 1}
+        with mock.patch.object(own_files, "is_users", lambda filename: filename == __file__):
+            for turn in range(3):
+                self.assertFalse(notes.number(turn) in settings.stages["sizes"] or notes.number(turn) in names or notes.number(turn) in {40, 50})
+        self.assertEqual(sorted({turn for turn, answer in landings(notes, 2) if answer}), [12, 30, 40, 50])
+        self.assertEqual(sorted({turn for turn, answer in landings(notes, 30) if answer}), [40, 50])
+
     def test_too_many_questions_are_given_up(self):
         notes, number = turn_numbers.Notes(range(50)), None
         number = notes.number(0)
@@ -59,6 +72,26 @@ class TurnNumbers(unittest.TestCase):
         self.assertEqual(len("x" * (notes.number(0) * 8)), 0)
         self.assertEqual([turn for turn, question, _ in notes.landings(0) if question is None], [19])
         self.assertEqual({place[0] for place in notes.due()}, {__file__})
+
+
+class KeptByPasses(unittest.TestCase):
+    def kept(self, passes, length=100):
+        """passes: (batches that were given, bytes that are held when each of them comes) of each pass."""
+        kept, found = gathered._Kept(), 0
+        for given, held in passes:
+            found = kept.bytes(given, length, held[-1], [gathered.Look(h, 0, 0) for h in held])
+        return found
+
+    def test_what_each_batch_leaves_for_good_is_reckoned_for_those_that_were_left_out(self):
+        grows = [(4, [1000 * (4 * n + k) for k in range(4)]) for n in range(5)]
+        self.assertEqual(self.kept(grows), 1000 * 5 * 96)
+        self.assertEqual(self.kept(grows[:3]), 0)  # of too few passes nothing is known
+
+    def test_what_goes_with_the_pass_is_not(self):
+        self.assertEqual(self.kept([(4, [1000 * k for k in range(4)])] * 6), 0)
+        self.assertEqual(self.kept([(4, [10**6 * n] * 4) for n in range(6)]), 0)  # what the epoch leaves
+        full = [(4, [min(1000 * (4 * n + k), 20000) for k in range(4)]) for n in range(9)]
+        self.assertEqual(self.kept(full), 0)
 
 
 class KeptByTurns(unittest.TestCase):

@@ -3,6 +3,7 @@ import copy
 import math
 import random
 import sys
+import tempfile
 from collections import deque
 
 import torch
@@ -100,6 +101,20 @@ def progressive_resizing():
             callback.on_epoch_begin(epoch)
         for x in loader:
             train_step(model, optimizer, x.to(device))
+
+
+def table_of_stages():
+    """A table has the epochs from which on another size and batch are used; the last stage is small again."""
+    stages = {0: (32, 64), 53: (64, 64), 137: (256, 64), 141: (32, 64)}
+    model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), *[nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()) for _ in range(30)]).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for epoch in range(300):
+        if epoch in stages:
+            size, batch = stages[epoch]
+            loader = DataLoader(Pictures(size), batch_size=batch, shuffle=True)
+        for _ in range(4):
+            for x in loader:
+                train_step(model, optimizer, x.to(device))
 
 
 def sequence_warmup():
@@ -209,6 +224,25 @@ def unfreeze():
             optimizer.add_param_group({"params": backbone.parameters(), "lr": 1e-5})
         for x in loader:
             train_step(model, optimizer, x.to(device))
+
+
+def thaws_by_its_rate():
+    """The network thaws once the schedule has brought the rate down."""
+    backbone, head = nn.Sequential(*[nn.Sequential(nn.LayerNorm(1024), nn.Linear(1024, 1024), nn.ReLU()) for _ in range(60)]).to(device).requires_grad_(False), nn.Linear(1024, 10).to(device)
+    model, thawed = nn.Sequential(backbone, head), False
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 100, 0.1)
+    loader, valid = DataLoader(torch.zeros(1024, 1024), batch_size=32), DataLoader(torch.zeros(512, 1024), batch_size=32)
+    for epoch in range(300):
+        if not thawed and schedule.get_last_lr()[0] < 5e-4:
+            backbone.requires_grad_(True)
+            thawed = True
+        for x in loader:
+            train_step(model, optimizer, x.to(device))
+        schedule.step()
+        with torch.no_grad():
+            for x in valid:
+                model(x.to(device))
 
 
 def grows_layers():
@@ -364,6 +398,22 @@ def replay_on_the_card():
             train_step(policy, optimizer, torch.stack(random.sample(memory, 64)).flatten(0, 1))
 
 
+def hard_examples():
+    """The worst of each batch join a pool on the card, and each epoch ends with a step of all that are there."""
+    model, pool = mlp(4096), torch.empty(0, 4096, device=device)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loader = DataLoader(torch.zeros(4096, 4096), batch_size=64, shuffle=True)
+    for epoch in range(EPOCHS):
+        for x in loader:
+            x = x.to(device)
+            out = model(x)
+            optimizer.zero_grad()
+            out.square().mean().backward()
+            optimizer.step()
+            pool = torch.cat([pool, x[out.detach().square().mean(1).topk(16).indices]])
+        train_step(model, optimizer, pool)
+
+
 def folds_in_a_function():
     """The best network of each fold is kept for an ensemble."""
 
@@ -512,6 +562,18 @@ def gathers_predictions():
             print((outputs @ outputs[:8].T).shape)
 
 
+def samples_by_the_batch():
+    """Every 400 batches some are drawn, and more each time."""
+    model = mlp(512)
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        for i, x in enumerate(DataLoader(torch.zeros(20000, 512), batch_size=16, shuffle=True)):
+            train_step(model, optimizer, x.to(device))
+            if (i + 1) % 400 == 0:
+                with torch.no_grad():
+                    model(torch.zeros(200000 * ((i + 1) // 400), 512, device=device))
+
+
 def samples_pictures():
     """A diffusion model draws a grid every ten epochs."""
     net = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.SiLU(), nn.Conv2d(64, 3, 3, padding=1)).to(device)
@@ -626,6 +688,34 @@ def stream_of_workers():
         train_step(model, optimizer, x.to(device))
 
 
+class Ends(IterableDataset):
+    """What it has left is counted down."""
+
+    def __iter__(self):
+        left = 48000
+        while left:
+            left -= 1
+            yield torch.zeros(WIDTH)
+
+
+def numbered(batches):
+    for n, x in enumerate(batches):
+        if n % 100 == 0:
+            print(n)
+        yield n, x
+
+
+def stream_that_is_numbered():
+    """A generator numbers the batches of a stream, and one of them is followed by a sampling."""
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for n, x in numbered(DataLoader(Ends(), batch_size=16)):
+        train_step(model, optimizer, x.to(device))
+        if n == 2000:
+            with torch.no_grad():
+                model(torch.zeros(400000, WIDTH, device=device))
+
+
 class OfTheLast(IterableDataset):
     """Only the last worker's share has longer rows, towards its end."""
 
@@ -663,6 +753,31 @@ def stream_counts():
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for x in DataLoader(Counted(), batch_size=4):
+        train_step(model, optimizer, x.to(device))
+
+
+class Shards(IterableDataset):
+    """Files one after the other, as a shard of each kind of picture."""
+
+    def __init__(self, paths):
+        self.paths = paths
+
+    def __iter__(self):
+        for path in self.paths:
+            with open(path) as file:
+                for line in file:
+                    yield torch.zeros(int(line), WIDTH)
+
+
+def stream_of_shards():
+    """The third file has larger rows than the others."""
+    model, folder = mlp(), tempfile.mkdtemp()
+    paths = ["%s/%d" % (folder, i) for i in range(4)]
+    for path, size in zip(paths, (64, 80, 2048, 96)):
+        with open(path, "w") as file:
+            file.writelines("%d\n" % (size - i % 5) for i in range(3000))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for x in DataLoader(Shards(paths), batch_size=32, collate_fn=lambda rows: nn.utils.rnn.pad_sequence(rows, batch_first=True)):
         train_step(model, optimizer, x.to(device))
 
 

@@ -59,6 +59,7 @@ class Passed:
         self.own_seconds = 0.0  # what its own batches took, but those of its first time
         self.on_card = False  # batches lie there, where one that is kept would take room
         self.asked, self.largest = False, None
+        self.read_on = {}  # worker -> whether its share of a stream was read to its end
         self.ended = (-1, 0)  # how many steps there were when a pass ended last, and the batches that it gave
 
 
@@ -81,6 +82,7 @@ class Phases:
         self.reader: Any = None  # a weak reference to the iterator that gave the last batch
         self.per_batch = 1.0  # steps that a batch makes
         self.lapse: Any = None  # from go_on on
+        self.next_of_loader: Any = None  # PyTorch's own function
         self.loops: Any = None  # counting_loops.Loops
         self.passed = {}  # (id of a data set, samples in a batch) -> Passed
         self.loaders = 0  # data sets that were read in time-lapse
@@ -94,7 +96,7 @@ class Phases:
         iterator = getattr(module, "_BaseDataLoaderIter", None)
         if iterator is None:
             return
-        original = iterator.__next__
+        original = self.next_of_loader = iterator.__next__
         phases = self
 
         @functools.wraps(original)
@@ -226,11 +228,17 @@ class Phases:
                 if self.loops.stream_goes_on():
                     self.streams[id(iterator._dataset)] = "a stream of %s was not read on to where its items may differ" % type(iterator._dataset).__name__
                     held["_gresize_cut"] = True
+                if given != length and self.reads_on(iterator):
+                    return False
                 if given != length and worker_streams.next_worker(iterator):
                     held["_gresize_until"] = _from_now(self._seconds(known))
                     return False
             if given != length and held["_gresize_fed"][1]:
                 self.loops.pass_over(sys._getframe(2), self.steps_left(iterator))
+            if known.read_on and all(known.read_on.values()):
+                self.streams.pop(id(known.dataset), None)
+                if self.steadiness.is_largest(known.dataset, known.batch):
+                    self.steadiness.settle(known.dataset)
             self.settle(known, 1)
             known.ended = self.loops.steps, given
         self.turned = True
@@ -306,7 +314,8 @@ class Phases:
         """The batch that a loader gives once more; None where it gives its next one."""
         known = iterator._gresize_known
         if worker_streams.is_read_here(iterator):
-            return None  # what it gives may go by how far it has come, which its own loop is asked for
+            # What it gives may go by how far it has come, which its own loop is asked for.
+            return known.batch if iterator.__dict__.pop("_gresize_further_on", False) else None
         if not known.asked and getattr(iterator, "_gresize_batches", False) and not known.on_card:
             known.asked = True
             known.largest = largest_batch.find(iterator, steady_state.batch_size(iterator), min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS))
@@ -318,6 +327,29 @@ class Phases:
             known.largest.given += 1
             self.settle(known, 3)  # the program asks for more, and is done with the last, or with the one before it, where it takes one ahead
         return _copy(known.batch)
+
+    def reads_on(self, iterator: Any) -> bool:
+        """Whether a stream that is left has more to give: it is read on for a while, and no step is made of what it has there but of the largest."""
+        known, share = iterator._gresize_known, worker_streams.share(iterator)
+        if share in known.read_on or known.on_card or known.batch is None:
+            return False
+        until, elements, kept = _from_now(min(ASKED_SHARE * self.lapse.left_seconds(), MOST_ASKED_SECONDS)), known.elements, largest_batch.states()
+        known.read_on[share] = False
+        try:
+            while not _past(until) and not known.read_on[share]:
+                batch = self.own(iterator, self.next_of_loader)
+                known.read_on[share] = worker_streams.share(iterator) != share
+                if _on_card(batch):
+                    return False  # what makes it takes memory
+                self.steadiness.batch(iterator, batch)
+                if _elements(batch) > known.elements:
+                    known.batch, known.elements = batch, _elements(batch)
+        except StopIteration:
+            known.read_on[share] = True
+        finally:
+            largest_batch.restore(kept)
+        iterator._gresize_further_on = known.elements > elements
+        return iterator._gresize_further_on or worker_streams.share(iterator) != share
 
     def settle(self, known: Any, times: int) -> None:
         """The largest batch that the data set can give was run, where it was given so many times."""
@@ -379,7 +411,7 @@ def _on_card(batch):
 
 
 def _elements(batch):
-    return sum(t.numel() if hasattr(t, "numel") else _elements(t) for t in _parts(batch))
+    return batch.numel() if hasattr(batch, "numel") else sum(_elements(part) for part in _parts(batch))
 
 
 def _copy(batch):

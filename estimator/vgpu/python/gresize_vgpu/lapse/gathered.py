@@ -14,6 +14,8 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 # Batches of a pass that are looked at. The first leaves its last tensors until the next.
 LOOKED_AT = 4
+# Passes over a loader that are compared for what stays after each.
+PASSES = 3
 # What all batches to come may leave behind without being worth a word.
 MOST_LEFT_BYTES = 16 << 20
 # What a batch leaves for each sample is at least a number of two bytes, and more than a number for the batch.
@@ -31,14 +33,34 @@ class Look:
         self.fetched = fetched  # arrays that it took to the host
 
 
+class _Kept:
+    """What batches leave on the card for good, such as in a pool of hard examples, by the last passes over a loader."""
+
+    def __init__(self) -> None:
+        self.held: int | None = None
+        self.left_out = 0  # batches of all passes
+        self.each: list[int] = []  # bytes that a batch left, in each of the last passes
+
+    def bytes(self, given: int, length: int, held: int, seen: list[Look]) -> int:
+        """What the batches that were left out would have left, once a pass has ended."""
+        if self.held is not None and given:
+            stays = (held - self.held) // given
+            within = _least_left(seen) if len(seen) >= LOOKED_AT else min(self.each[-1:], default=0)
+            self.each = self.each[1 - PASSES :] + [min(within, stays)]
+        self.held, self.left_out = held, self.left_out + max(length - given, 0)
+        each = min(self.each) if len(self.each) == PASSES else 0
+        return each * self.left_out if each > SCALAR_BYTES else 0
+
+
 class Gathered:
     """What was gathered of which loaders, and what could not be seen of it."""
 
     def __init__(self, look: Callable[[], Look]) -> None:
         self.look = look
-        self.words: dict[int, str] = {}  # data set -> in words, that not all of it was read and more comes of more
+        self.words: dict[Any, str] = {}  # data set, or a loader -> in words, that not all of it was read and more comes of more
         self._whole: set[tuple[int, Any]] = set()  # loaders of which all was gathered
         self._asked: dict[tuple[int, Any], dict[int, int]] = {}  # loader -> batches of a pass -> bytes that were asked for after it, at most
+        self._kept: dict[tuple[int, Any], _Kept] = {}
         self._after: tuple[Any, int, int, int, str] | None = None  # the pass that has ended last: its loader, batches, length, bytes asked for until then, and its data set
 
     def batch(self, iterator: Any) -> None:
@@ -65,6 +87,10 @@ class Gathered:
         if length is None:
             return
         key, dataset = key_of(iterator), iterator._dataset
+        kept = self._kept.setdefault(key, _Kept()).bytes(given, length, now.held, seen)
+        self.words.pop(key, None)
+        if kept > MOST_LEFT_BYTES:
+            self.words[key] = "the batches of a loader of %s that were left out would have kept %d MiB" % (type(dataset).__name__, kept >> 20)
         gathers, left = _gathers(iterator, seen), _least_left(seen)
         if given >= length:
             if gathers or left:

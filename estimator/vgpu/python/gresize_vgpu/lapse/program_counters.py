@@ -62,6 +62,7 @@ class Counters:
         self.trainings = 0
         self.source: Any = None  # a generator of the program's that feeds the training, and until when it is read
         self.answered: set[Place] = set()
+        self.anew = set()  # (code of a function, or file; name) of those that are given anew in each turn, such as by enumerate
         self.notes: Any = None  # from the first step on: turn_numbers.Notes
         self._begin()
 
@@ -177,6 +178,8 @@ class Counters:
                 continue  # out of reach for now
             if ahead == 0 and given is not None and int(number) == given:
                 del self.counters[path]  # it is not counted up, but given anew
+                if len(path) == 2:
+                    self.anew.add((frames[path[0]].f_code.co_filename if isinstance(path[0], str) else path[0], path[1]))
                 _set(frames, path, int(number))
                 continue
             value = int(number) + stride * ahead

@@ -8,6 +8,8 @@ from __future__ import annotations
 import operator
 import sys
 
+from ..program import own_files, program_frames
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable
@@ -15,6 +17,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
     from gresize_types import Place
 
 MOST_NOTES = 64
+MOST_KEYS = 24  # of a table in which a number is looked up
 DEEPEST = 12
 CHUNK = 1 << 20
 MOST_TURNS = 1 << 24
@@ -76,6 +79,7 @@ class Notes:
         self.turn = -1
         self.terms = None, self
         self.questions = {}  # place -> Question
+        self.keys = {}  # place -> the keys of the tables that may be asked there
         self.sizes = {}  # place -> terms of a number that was reckoned there
         self.largest = {}  # place -> (terms, the turn at which that number is largest)
         self.given_up = False  # too much was asked
@@ -100,12 +104,24 @@ class Notes:
         if self.listens is not None and not self.listens(frame.f_code.co_filename):
             return
         place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
-        if place not in self.questions:
-            if len(self.questions) >= MOST_NOTES:
-                self.given_up = True
-                return
-            self.questions[place] = Question(place)
-        self.questions[place].ask(compare, left, right, bool(answer))
+        self._question(place).ask(compare, left, right, bool(answer))
+
+    def _question(self, place):
+        if place not in self.questions and len(self.questions) >= MOST_NOTES:
+            self.given_up = True
+            return Question(place)
+        return self.questions.setdefault(place, Question(place))
+
+    def looked_up(self, value: Any, terms: Any) -> None:
+        """A number is looked up in a table or a set, which asks nothing but its hash: as if each of the keys at hand were compared with it."""
+        frame = sys._getframe(2)
+        if not own_files.is_users(frame.f_code.co_filename):
+            return
+        place = frame.f_code.co_filename, frame.f_lineno, frame.f_lasti
+        if place not in self.keys:
+            self.keys[place] = _keys(frame) if len(self.keys) < MOST_NOTES else ()
+        for key in self.keys[place]:
+            self._question(place + (key,)).ask(operator.eq, terms, key, value == key)
 
     def reckoned(self, value: Any, terms: Any) -> Any:
         """What was reckoned from a number may become a size: C asks an int for nothing."""
@@ -208,6 +224,26 @@ def _largest(terms, notes):
     return None if best is None else best[1]
 
 
+def _keys(frame):
+    """The whole numbers by which something is found in the tables and sets that a function has a name for, by itself or within what it has a name for."""
+    names = set(frame.f_code.co_names)
+    named = list(program_frames.names_of(frame).values()) + [frame.f_globals[name] for name in names if name in frame.f_globals]
+    inner = [value for found in named if not isinstance(found, (type, type(sys))) for value in _inside(found, names)]
+    tables = named + inner + [value for found in inner if isinstance(found, dict) for value in _inside(found, names)] + list(frame.f_code.co_consts)
+    return sorted({key for table in tables if _is_table(table) for key in table})[:MOST_NOTES]
+
+
+def _inside(value, names):
+    if isinstance(value, dict):
+        return list(value.values())[:MOST_NOTES]
+    spaces = [vars(part) for part in (value, type(value)) if hasattr(part, "__dict__")]
+    return [space[name] for space in spaces for name in names if name in space]
+
+
+def _is_table(value):
+    return isinstance(value, (dict, set, frozenset)) and len(value) <= MOST_KEYS and all(type(key) is int for key in value)
+
+
 def _reckoned(name, base):
     function = getattr(operator, name.strip("_"), None) or {"__floordiv__": operator.floordiv, "__truediv__": operator.truediv}.get(name)
     original = getattr(base, name)
@@ -260,7 +296,11 @@ def _members(base):
         return answer
 
     members["__bool__"] = asked
-    members["__hash__"] = base.__hash__
+    def hashed(self):
+        self.notes.looked_up(self, self.terms)
+        return base.__hash__(self)
+
+    members["__hash__"] = hashed
     members["__reduce__"] = lambda self: (base, (base(self),))  # it leaves the process as a plain number
     members["__deepcopy__"] = lambda self, memo: base(self)
     members["__copy__"] = base

@@ -37,6 +37,12 @@ def _read_as(iterator, number):
     iterator._dataset_fetcher, iterator._gresize_worker, iterator._gresize_indices = fetcher, info, iter(iterator._index_sampler)
 
 
+def share(iterator: Any) -> int:
+    """The worker whose share is read; 0 without workers."""
+    info = vars(iterator).get("_gresize_worker")
+    return info.worker.id if info is not None else 0
+
+
 def next_worker(iterator: Any) -> bool:
     """Whether there is a share that was not read, which is read from here on."""
     info = vars(iterator).get("_gresize_worker")

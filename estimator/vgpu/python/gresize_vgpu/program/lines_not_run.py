@@ -40,6 +40,8 @@ COUNTS = set("range trange enumerate count".split())
 # What is given sizes: of a tensor, or of a loop that makes some. The first number of some is all that is one.
 SIZED = FACTORIES - set("tensor as_tensor eye zeros_like ones_like empty_like full_like rand_like randn_like load arange linspace".split()) | set("repeat repeat_interleave new_zeros new_ones new_empty new_full".split())
 FIRST_ALONE = set("full new_full repeat_interleave".split())
+# What the steps of a schedule change, and methods that make a list longer.
+MOVED, GROWS = ("lr", "get_last_lr", "last_epoch"), set("append appendleft extend push put".split())
 EXITS = (ast.Return, ast.Continue, ast.Break, ast.Raise)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -78,9 +80,9 @@ def _words(node):
 
 
 class Blocks:
-    def __init__(self, lines: dict[str, set[int]], turns: Any, answered: Collection[Place] = (), networks: Collection[str] = (), makers: Collection[str] = ()) -> None:
+    def __init__(self, lines: dict[str, set[int]], turns: Any, answered: Collection[Place] = (), networks: Collection[str] = (), makers: Collection[str] = (), anew: Collection[Any] = ()) -> None:
         """lines: file -> those that were run. turns: the loops around the steps. answered: (file, line) of tests that had either answer. networks: names that
-        networks were seen to have; makers: those of a library's modules and functions that make arrays."""
+        networks were seen to have; makers: those of a library's modules and functions that make arrays; anew: (code or file, name) of numbers of the steps that are given anew in each."""
         self.lines, self.turns, self.answered, self.networks = lines, turns, set(answered), set(networks)
         self.makers = set(makers)
         self.doubts, self.advice = [], []
@@ -108,11 +110,13 @@ class Blocks:
         given = [pair for node in nodes for pair in _given(node)]
         computed = {name for names, value in given for name in names if any(isinstance(n, (ast.Call, ast.Name)) for n in ast.walk(value))}
         self.written = {name for names, _ in given for name in names} - computed  # names of what is written out
+        self.anew = {"%s %d" % (name, id(self.trees.get(where) if isinstance(where, str) else sources.definition_of(where))) for where, name in anew}
+        self.moved = self.anew | set(MOVED) | {name for node in nodes for target in _moved(node) for name in (_key(target), name_of(target))}  # names of what each turn changes
         for _ in range(3):  # what is reckoned from those
             for names, value in given:
                 reckoned = _is_reckoned(value) and _keys(value)
-                if reckoned and reckoned & self.counted:
-                    self.counted.update(names)
+                for kind in (self.counted, self.moved):
+                    kind.update(names if reckoned and reckoned & kind else ())
                 if _draws(value) and not _is_tensor(value) or reckoned and reckoned & self.drawn:
                     self.drawn.update(names)
         for node in nodes:
@@ -124,8 +128,10 @@ class Blocks:
             if isinstance(node, ast.Assign) and any(name_of(t) in self.sizes or name_of(t) == "requires_grad" for t in node.targets):
                 self.in_sizes.update(n for n in ast.walk(node.value) if isinstance(n, ast.IfExp) or n is node.value and isinstance(n, ast.Compare))
 
-    def _moves(self, test):
-        return bool(_keys(test) & self.counted), _draws(test) or bool(_keys(test) & self.drawn)
+    def _may_come(self, test, filename):
+        """Whether a question may still have another answer."""
+        keys = _keys(test)
+        return _draws(test) or bool(keys & self.drawn or self.left_out and (keys | _words(test)) & self.moved or keys & self.counted and not self.settled and (filename, test.lineno) not in self.answered)
 
     # -- what may take memory
 
@@ -189,9 +195,10 @@ class Blocks:
         first = next((s for s in body if not isinstance(s, (ast.Global, ast.Nonlocal)) and not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))), None)
         return first is None or any(n in lines for n in sources.span(first))
 
-    def look(self, running: dict[str, set[int]], whole: bool, settled: bool) -> None:
-        """running: file -> lines at which its functions are. whole: the program was followed to its own end; settled: and all that its counters ask came by."""
-        self.whole, self.settled = whole, whole and settled
+    def look(self, running: dict[str, set[int]], whole: bool, settled: bool, left_out: bool = False) -> None:
+        """running: file -> lines at which its functions are. whole: the program was followed to its own end; settled: and all that its counters ask came by; left_out: not
+        all of its turns and batches were run."""
+        self.settled, self.left_out = whole and settled, left_out or not whole
         for filename, tree in self.trees.items():
             self.running = running.get(filename, ())
             for node in ast.walk(tree):
@@ -241,17 +248,13 @@ class Blocks:
 
     def _one_line(self, node, test, takes, filename):
         """Which side of a question was taken is not seen where both are in one line."""
-        if takes and any(n in self.lines.get(filename, ()) for n in sources.span(node)) and (filename, test.lineno) not in self.answered:
-            counted, drawn = self._moves(test)
-            if drawn or counted and not self.settled:
-                self._say(self.doubts, filename, node.lineno)
+        if takes and any(n in self.lines.get(filename, ()) for n in sources.span(node)) and (filename, test.lineno) not in self.answered and self._may_come(test, filename):
+            self._say(self.doubts, filename, node.lineno)
 
     def _not_run(self, block, test, behind, filename):
         takes = self.takes(block) or self._changes_sizes(block)
-        counted, drawn = self._moves(test) if test is not None else (False, False)
-        doubt = takes and (behind or drawn or counted and not self.settled and (filename, test.lineno) not in self.answered)
         if takes:
-            self._say(self.doubts if doubt else self.advice, filename, block[0].lineno)
+            self._say(self.doubts if behind or test is not None and self._may_come(test, filename) else self.advice, filename, block[0].lineno)
 
     def _changes_sizes(self, block):
         """Whether a name is given another value that goes into what makes tensors."""
@@ -279,13 +282,15 @@ class Blocks:
                 ):
                     self._say(self.doubts, filename, getattr(node, "lineno", 0), "later turns of ")
 
-    def grown(self, loops: bool) -> None:
-        """Where a number that was counted up goes into sizes, in a run whose later turns were not followed; loops: those that a loop gives are some, too."""
+    def grown(self, loops: bool, others: bool = True) -> None:
+        """Where a number that was counted up goes into sizes, in a run whose later turns were not followed; loops: those that a loop gives are some, too; others: as those
+        that are not given anew in each turn."""
         nodes: list[Any] = [node for filename, tree in self.trees.items() for node in ast.walk(tree) if isinstance(node, FUNCTIONS) or hasattr(node, "lineno") and self.ran([node], filename)]
         given = [pair for node in nodes for pair in _given(node)]
         asked = {key for node in nodes if isinstance(node, ast.While) for key in _keys(node.test)}
         counted = {key for node in nodes if not isinstance(node, ast.For) for target in _counted(node) for key in (_key(target), name_of(target))}
         counted |= {_key(node.target) for node in nodes if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and _key(node.target) in asked}
+        counted = self.anew | (counted if others else set())
         if loops:
             around = {line for _, line in self.turns.around}
             turns = [node for node in nodes if isinstance(node, ast.For) and (node.lineno in around or any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in sources.inside(node.body)))]
@@ -327,6 +332,18 @@ def _counted(node):
             if isinstance(target, ast.Name):
                 yield target
                 break
+
+
+def _moved(node):
+    """What a statement changes by what it was, otherwise than by counting."""
+    if any(_counted(node)):
+        return
+    if isinstance(node, ast.AugAssign) and (isinstance(node.op, (ast.Mult, ast.Div, ast.Pow)) or isinstance(node.value, ast.Constant)):
+        yield node.target
+    elif isinstance(node, ast.Assign) and _is_reckoned(node.value) and _key(node.targets[0]) in _keys(node.value):
+        yield node.targets[0]
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in GROWS:
+        yield node.func.value
 
 
 def _arguments(call, function):

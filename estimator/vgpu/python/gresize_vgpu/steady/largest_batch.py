@@ -37,14 +37,14 @@ def find(iterator: Any, count: int, seconds: float) -> Batch | None:
     dataset, collate, collates, kind, _ = steady_state.source(iterator)
     if kind != 0 or not collates or not isinstance(count, int) or count < 1:
         return None
-    kept = _states()
+    kept = states()
     try:
         return _find(dataset, collate, count, seconds)
     except Exception:  # a sample that cannot be had, or a batch that cannot be of one sample
         guard.complain()
         return None
     finally:
-        _restore(kept)
+        restore(kept)
 
 
 def _find(dataset, collate, count, seconds):
@@ -75,14 +75,14 @@ def _sizes(batch):
     return tuple(n for shape in steady_state.shapes(batch) for n in shape)
 
 
-def _states():
+def states() -> Any:
     """Of the generators that the samples may draw from: the program's own numbers stay as they are."""
     torch, numpy = sys.modules["torch"], sys.modules.get("numpy")
     return random.getstate(), torch.get_rng_state(), numpy.random.get_state() if numpy is not None else None
 
 
-def _restore(states):
-    random.setstate(states[0])
-    sys.modules["torch"].set_rng_state(states[1])
-    if states[2] is not None:
-        sys.modules["numpy"].random.set_state(states[2])
+def restore(kept: Any) -> None:
+    random.setstate(kept[0])
+    sys.modules["torch"].set_rng_state(kept[1])
+    if kept[2] is not None:
+        sys.modules["numpy"].random.set_state(kept[2])

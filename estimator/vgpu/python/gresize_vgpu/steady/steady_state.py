@@ -173,6 +173,10 @@ class Steadiness:
         else:
             self.varies = text
 
+    def is_largest(self, dataset: Any, batch: Any) -> bool:
+        """Whether the batches of a data set differ, and no tensor of any was larger than that of this one."""
+        return any(dataset is known for known in self.concerned.values()) and [math.prod(s) for s in shapes(batch)] == self.largest.get(id(dataset))
+
     def settle(self, dataset: Any) -> None:
         """The largest batch that a data set can give was run: what its others need is known."""
         if any(dataset is known for known in self.settled):
