@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ast
-import dis
 import inspect
 
 from . import lines_not_run, own_files, program_frames, sources
@@ -12,9 +11,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
     from types import CodeType, FrameType
     from typing import Any, Iterable, Iterator
 
-MOST_HELD = 64
 COMPREHENSIONS = ("<dictcomp>", "<listcomp>", "<setcomp>", "<genexpr>")  # functions of their own before Python 3.12
-DEEPEST = 3
 # What goes through what it is given, or gives what others go through, in C.
 GO_THROUGH = set("for list tuple set frozenset dict sum max min sorted any all map starmap filter reduce deque join extend update".split())
 
@@ -55,7 +52,7 @@ def held(frames: Iterable[FrameType]) -> list[CodeType]:
     for frame in frames:
         names = {n.id for loop in loops_at(frame) for n in ast.walk(loop) if isinstance(n, ast.Name)}
         space = program_frames.names_of(frame) if names else {}
-        for function in [f for name in names for f in _functions(space.get(name, frame.f_globals.get(name)))]:
+        for function in [f for name in names for f in program_frames.functions_in(space.get(name, frame.f_globals.get(name)))]:
             code = own_files.code_of(function)
             if code is not None:
                 found[id(code)] = code
@@ -69,10 +66,10 @@ def again(frame: FrameType | None) -> Iterator[tuple[str, int, str]]:
         filename = frame.f_code.co_filename
         if own_files.is_users(filename):
             loops = loops_at(frame)
-            if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and _in_loop(frame) or inner is not None and _goes_through(frame, inner.f_code)):
+            if trains and (frame.f_code.co_name in COMPREHENSIONS or not loops and program_frames.in_loop(frame) or inner is not None and _goes_through(frame, inner.f_code)):
                 yield filename, frame.f_lineno, "later turns of "
             trains, called = trains or bool(loops), (filename, frame.f_code.co_firstlineno) if loops else None
-        elif called and _in_loop(frame):
+        elif called and program_frames.in_loop(frame):
             yield called[0], called[1], "another call, by a library's loop, of "
             called = None
         inner = frame if own_files.is_users(filename) else None
@@ -87,22 +84,6 @@ def _goes_through(frame, called):
     return not called.co_flags & inspect.CO_GENERATOR and called.co_name not in names and bool(names & GO_THROUGH)
 
 
-def _in_loop(frame):
-    """Whether a jump goes back over the place where a function is."""
-    return any("JUMP" in row.opname and isinstance(row.argval, int) and row.argval <= frame.f_lasti < row.offset for row in dis.get_instructions(frame.f_code))
-
-
 def open_ended(frames: Iterable[FrameType]) -> bool:
     """Whether a loop runs that does not say how often it goes round."""
     return any(isinstance(loop, ast.While) for frame in frames for loop in loops_at(frame))
-
-
-def _functions(value, depth=0):
-    if isinstance(value, dict):
-        value = list(value.values())
-    if type(value) in (list, tuple, set) and len(value) <= MOST_HELD and depth < DEEPEST:
-        for part in list(value):
-            for found in _functions(part, depth + 1):
-                yield found
-    elif depth and own_files.is_users_function(value):
-        yield value

@@ -111,7 +111,7 @@ class Blocks:
         computed = {name for names, value in given for name in names if any(isinstance(n, (ast.Call, ast.Name)) for n in ast.walk(value))}
         self.written = {name for names, _ in given for name in names} - computed  # names of what is written out
         self.anew = {"%s %d" % (name, id(self.trees.get(where) if isinstance(where, str) else sources.definition_of(where))) for where, name in anew}
-        self.moved = self.anew | set(MOVED) | {name for node in nodes for target in _moved(node) for name in (_key(target), name_of(target))}  # names of what each turn changes
+        self.moved = self.anew | set(MOVED) | {name for node in nodes if not any(_counted(node)) for target in _moved(node) for name in (_key(target), name_of(target))}  # names of what each turn changes
         for _ in range(3):  # what is reckoned from those
             for names, value in given:
                 reckoned = _is_reckoned(value) and _keys(value)
@@ -336,8 +336,6 @@ def _counted(node):
 
 def _moved(node):
     """What a statement changes by what it was, otherwise than by counting."""
-    if any(_counted(node)):
-        return
     if isinstance(node, ast.AugAssign) and (isinstance(node.op, (ast.Mult, ast.Div, ast.Pow)) or isinstance(node.value, ast.Constant)):
         yield node.target
     elif isinstance(node, ast.Assign) and _is_reckoned(node.value) and _key(node.targets[0]) in _keys(node.value):
@@ -428,10 +426,5 @@ def _is_host(node):
 
 
 def _default_is_host():
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return True
-    try:
-        return torch.get_default_device().type == "cpu"
-    except AttributeError:  # before 2.3
-        return True
+    default: Any = getattr(sys.modules.get("torch"), "get_default_device", None)  # from 2.3 on
+    return default is None or default().type == "cpu"

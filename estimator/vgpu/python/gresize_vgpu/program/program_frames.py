@@ -1,6 +1,7 @@
 """The functions of the program's that are running, and what their names stand for."""
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 import weakref
@@ -10,9 +11,9 @@ from . import own_files, sources
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from types import FrameType, TracebackType
-    from typing import Any, Callable, Iterable
+    from typing import Any, Callable, Iterable, Iterator
 
-MOST_FRAMES = 200
+MOST_FRAMES, MOST_HELD, DEEPEST = 200, 64, 3
 
 
 def running(frame: FrameType | None) -> list[FrameType]:
@@ -92,3 +93,19 @@ def networks_of(frames: Iterable[FrameType]) -> set[str]:
         note(names_of(frame), 1)
         note(frame.f_globals, 0)
     return found
+
+
+def in_loop(frame: FrameType) -> bool:
+    """Whether a jump goes back over the place where a function is."""
+    return any("JUMP" in row.opname and isinstance(row.argval, int) and row.argval <= frame.f_lasti < row.offset for row in dis.get_instructions(frame.f_code))
+
+
+def functions_in(value: Any, depth: int = 0) -> Iterator[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if type(value) in (list, tuple, set) and len(value) <= MOST_HELD and depth < DEEPEST:
+        for part in list(value):
+            for found in functions_in(part, depth + 1):
+                yield found
+    elif depth and own_files.is_users_function(value):
+        yield value
