@@ -79,7 +79,7 @@ class KeptByPasses(unittest.TestCase):
         """passes: (batches that were given, bytes that are held when each of them comes) of each pass."""
         kept, found = gathered._Kept(), 0
         for given, held in passes:
-            found = kept.bytes(given, length, held[-1], [gathered.Look(h, 0, 0) for h in held])
+            found = kept.bytes(given, length, held[0], [gathered.Look(h, 0, 0) for h in held])
         return found
 
     def test_what_each_batch_leaves_for_good_is_reckoned_for_those_that_were_left_out(self):

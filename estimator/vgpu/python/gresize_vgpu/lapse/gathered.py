@@ -37,17 +37,17 @@ class _Kept:
     """What batches leave on the card for good, such as in a pool of hard examples, by the last passes over a loader."""
 
     def __init__(self) -> None:
-        self.held: int | None = None
+        self.begun = 0, 0  # what was held when the last pass began, and the batches that it gave
         self.left_out = 0  # batches of all passes
         self.each: list[int] = []  # bytes that a batch left, in each of the last passes
 
     def bytes(self, given: int, length: int, held: int, seen: list[Look]) -> int:
-        """What the batches that were left out would have left, once a pass has ended."""
-        if self.held is not None and given:
-            stays = (held - self.held) // given
+        """What the batches that were left out would have left, once a pass has ended that began with so much held."""
+        if self.begun[1]:
+            stays = (held - self.begun[0]) // self.begun[1]
             within = _least_left(seen) if len(seen) >= LOOKED_AT else min(self.each[-1:], default=0)
             self.each = self.each[1 - PASSES :] + [min(within, stays)]
-        self.held, self.left_out = held, self.left_out + max(length - given, 0)
+        self.begun, self.left_out = (held, given), self.left_out + max(length - given, 0)
         each = min(self.each) if len(self.each) == PASSES else 0
         return each * self.left_out if each > SCALAR_BYTES else 0
 
@@ -87,7 +87,7 @@ class Gathered:
         if length is None:
             return
         key, dataset = key_of(iterator), iterator._dataset
-        kept = self._kept.setdefault(key, _Kept()).bytes(given, length, now.held, seen)
+        kept = self._kept.setdefault(key, _Kept()).bytes(given, length, seen[0].held, seen)
         self.words.pop(key, None)
         if kept > MOST_LEFT_BYTES:
             self.words[key] = "the batches of a loader of %s that were left out would have kept %d MiB" % (type(dataset).__name__, kept >> 20)
