@@ -50,6 +50,24 @@ class TurnNumbers(unittest.TestCase):
         self.assertFalse(notes.number(0) > 10)
         self.assertEqual(notes.questions, {})
 
+    def test_bits_of_a_number_are_followed(self):
+        notes = turn_numbers.Notes(range(5000))
+        for turn in range(3):
+            number = notes.number(turn) + 1000
+            self.assertEqual((number & (number - 1) == 0, number | 1, 7 ^ number, number >> 3, 1 << turn), ((1000 + turn) & (999 + turn) == 0, (1000 + turn) | 1, 7 ^ (1000 + turn), (1000 + turn) >> 3, 1 << turn))
+        self.assertIn((24, True), landings(notes, 2))
+        self.assertIn((1048, True), landings(notes, 30))
+
+    def test_what_is_asked_beside_a_question_that_raised_the_peak_comes_again(self):
+        notes = turn_numbers.Notes(range(1, 5000))
+        for turn in [*range(12), 1023]:
+            number = notes.number(turn)
+            self.assertEqual(number & (number - 1) == 0 and number >= 1024, turn == 1023)
+        _, question = notes.questions.values()
+        self.assertNotIn((2047, True), landings(notes, 1023))
+        self.assertFalse(notes.rose(question, True, 1 << 20))
+        self.assertIn((2047, True), landings(notes, 1023))
+
     def test_a_number_that_is_looked_up_is_compared_with_each_key(self):
         class Settings:
             stages = {"sizes": {30: 64, 12: 32}}

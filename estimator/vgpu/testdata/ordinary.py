@@ -781,5 +781,21 @@ def stream_of_shards():
         train_step(model, optimizer, x.to(device))
 
 
+class Trained:
+    step, total = 0, 6000
+
+
+def samples_at_powers():
+    """Samples are drawn at each power of two from 1024 on, as many as there were steps."""
+    model, state = mlp(), Trained()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    while state.step < state.total:
+        train_step(model, optimizer, torch.randn(64, WIDTH, device=device))
+        state.step += 1
+        if state.step & (state.step - 1) == 0 and state.step >= 1024:
+            with torch.no_grad():
+                model(torch.randn(state.step * 32, WIDTH, device=device))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -315,7 +315,7 @@ class Loops:
                     break
             if self.held_is_exact:
                 self.looking(left.landed, turn - at)
-            if question is not None and question.rose(answer, self.peak() - peak):
+            if question is not None and notes.rose(question, answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
 

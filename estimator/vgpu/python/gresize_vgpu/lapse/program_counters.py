@@ -193,7 +193,7 @@ class Counters:
         if self.landed is not None:
             (question, answer), peak = self.landed
             self.landed = None
-            if question is not None and question.rose(answer, self.peak() - peak):
+            if question is not None and self.notes.rose(question, answer, self.peak() - peak):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * self.notes.times(question, answer) * UNTOLD_STEPS // turn_numbers.MOST_TURNS
         if self.notes is None or self.notes.given_up or self.spent > MOST_LOOKING_SECONDS:
             self.unsettled = self.unsettled or self.notes is not None

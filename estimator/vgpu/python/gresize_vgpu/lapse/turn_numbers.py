@@ -25,6 +25,7 @@ MOST_TURNS = 1 << 24
 MOST_TURNS_ALONE = 1 << 17
 # A turn that raised the peak is followed by others like it, up to so many.
 MOST_OF_A_KIND = 40
+BITS = ("__and__", "__or__", "__xor__", "__rshift__")  # the others make numbers that an int64 does not hold
 # Each answer is to come so often.
 NEEDED = 3
 
@@ -136,6 +137,14 @@ class Notes:
             self.given_up = True
         return _of(value, self, terms)
 
+    def rose(self, question: Question, answer: bool, rise: int) -> bool:
+        """The turn at which a question had an answer has raised the peak by so much; returns whether enough of them did. Of the questions beside it the rare answer may be what did."""
+        for other in list(self.questions.values()) if rise > 0 else ():
+            if other is not question and other.place[:2] == question.place[:2]:
+                rare = other.came[True] < other.came[False]
+                other.needed[rare] = max(other.needed[rare], other.came[rare] + NEEDED)
+        return question.rose(answer, rise)
+
     def places(self) -> set[Place]:
         """(file, line) of the questions that had either answer."""
         return {place[:2] for place, question in self.questions.items() if all(question.came.values())}
@@ -245,8 +254,7 @@ def _is_table(value):
 
 
 def _reckoned(name, base):
-    function = getattr(operator, name.strip("_"), None) or {"__floordiv__": operator.floordiv, "__truediv__": operator.truediv}.get(name)
-    original = getattr(base, name)
+    function, original = getattr(operator, name), getattr(base, name)
     reflected = getattr(base, "__r" + name[2:])
 
     def forward(self, other):
@@ -285,7 +293,7 @@ def _of(value, notes, terms):
 
 def _members(base):
     members = {}
-    for name in ("__add__", "__sub__", "__mul__", "__floordiv__", "__truediv__", "__mod__"):
+    for name in ("__add__", "__sub__", "__mul__", "__floordiv__", "__truediv__", "__mod__") + BITS * (base is int):
         members.update(_reckoned(name, base))
     for name in ("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__"):
         members.update(_compared(name, base))
