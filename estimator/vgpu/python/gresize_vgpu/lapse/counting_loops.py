@@ -58,7 +58,7 @@ class Loops:
         self.around: list[_Left] = []  # of those that are gone through now, the innermost last
         self.steps_leave = kept_by_turns.Leaves(held)  # of a training without such loops
         self.steps = 0  # of all optimizers
-        self.counters = program_counters.Counters(peak, fault)
+        self.counters = program_counters.Counters(peak, held, fault)
         self.rising = {}  # (file, line) of a test -> what turns with one of its answers would need in all, where each needed more than the one before
         self.noted = []  # what was asked in each loop
         self.going = []  # what is asked in those that go on
@@ -307,15 +307,20 @@ class Loops:
                 self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             if outer:
                 self.lapse.news()  # there are few of these, and what they begin is waited for
-            peak, steps, turn = self.peak(), self.steps, at
+            peak, held, steps, turn = self.peak(), self.looking(self.held), self.steps, at
+            came = question is not None and sum(question.came.values())
             for _ in range(TURNS_AFTER):
                 yield notes.number(turn)
                 turn += 1
                 if turn >= count or self.steps >= steps + (1 if outer else STEPS_AFTER):
                     break
+            if question is not None and sum(question.came.values()) == came:
+                question.missed += 1
             if self.held_is_exact:
                 self.looking(left.landed, turn - at)
-            if question is not None and notes.rose(question, answer, self.peak() - peak):
+            # What a turn keeps raises the peak only once its successor has let go of its own.
+            rise = max(self.peak() - peak, (self.looking(self.held) or 0) - (held or 0))
+            if question is not None and notes.rose(question, answer, rise):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
 

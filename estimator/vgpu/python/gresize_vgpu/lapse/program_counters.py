@@ -49,8 +49,8 @@ NO_LISTS = (str, bytes, int, float, type, type(sys), type(None))
 class Counters:
     """The counters of the training that goes on, of which turn t is the t-th step since they are known."""
 
-    def __init__(self, peak: Callable[[], int], fault: Callable[[Exception], None]) -> None:
-        self.peak, self.fault = peak, fault
+    def __init__(self, peak: Callable[[], int], held: Callable[[], int], fault: Callable[[Exception], None]) -> None:
+        self.peak, self.held, self.fault = peak, held, fault
         self.optimizer, self.others = 0, 0  # the id of the one whose steps are counted, and steps of others since its last
         self.rising = {}  # as of a loop
         self.unsettled = self.retired = False
@@ -191,9 +191,9 @@ class Counters:
         """In how many steps something new comes; None where that is never, or is not known."""
         begin = time.process_time()
         if self.landed is not None:
-            (question, answer), peak = self.landed
+            (question, answer), peak, held = self.landed
             self.landed = None
-            if question is not None and self.notes.rose(question, answer, self.peak() - peak):
+            if question is not None and self.notes.rose(question, answer, max(self.peak() - peak, self.held() - held)):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * self.notes.times(question, answer) * UNTOLD_STEPS // turn_numbers.MOST_TURNS
         if self.notes is None or self.notes.given_up or self.spent > MOST_LOOKING_SECONDS:
             self.unsettled = self.unsettled or self.notes is not None
@@ -204,7 +204,7 @@ class Counters:
         landings = sorted([l for l in landings + self._on_the_way(landings) if self._is_near(l[0])], key=lambda landing: landing[0])
         if not landings:
             return None
-        self.landed = landings[0][1:], self.peak()
+        self.landed = landings[0][1:], self.peak(), self.held()
         self.tried[self.landed[0]] = self.tried.get(self.landed[0], 0) + 1
         return max(landings[0][0] - self.turn, 0)
 

@@ -38,6 +38,7 @@ class Question:
         self.terms: Any = None
         self.compare: Any = None
         self.came = {True: 0, False: 0}
+        self.missed = 0  # turns in a row that were gone on to for an answer of it, and at which it was not asked: another question stands before it
         self.needed = {True: NEEDED, False: NEEDED}
         self.next = {}  # answer -> the turn at which it comes next, or None
         self.rise = {True: 0, False: 0}  # of the peak, at turns that were gone on to for that answer
@@ -47,6 +48,7 @@ class Question:
         if compare is not self.compare or (left, right) != self.terms:
             self.compare, self.terms, self.next = compare, (left, right), {}
         self.came[answer] += 1
+        self.missed = 0
 
     def rose(self, answer: bool, rise: int) -> bool:
         """A turn with this answer has raised the peak by so much; returns whether enough of them did."""
@@ -161,7 +163,7 @@ class Notes:
         """(turn, question, answer) of those behind one at which something is new, the next first; of a number that is largest there, its place in place of an answer."""
         found = []
         for question in list(self.questions.values()):
-            for answer in (True, False):
+            for answer in (True, False) if question.missed < NEEDED else ():
                 if question.came[answer] < question.needed[answer]:
                     turn = question.turn_of(answer, self, after)
                     if turn is not None:
