@@ -28,6 +28,8 @@ MOST_OF_A_KIND = 40
 BITS = ("__and__", "__or__", "__xor__", "__rshift__")  # the others make numbers that an int64 does not hold
 # Each answer is to come so often.
 NEEDED = 3
+# An answer that comes at so few turns is gone on to once more in any case: what those turns leave is seen then.
+RARE = 50
 
 
 class Question:
@@ -38,6 +40,7 @@ class Question:
         self.terms: Any = None
         self.compare: Any = None
         self.came = {True: 0, False: 0}
+        self.gone_on: set[bool] = set()  # answers for which turns were gone on to
         self.missed = 0  # turns in a row that were gone on to for an answer of it, and at which it was not asked: another question stands before it
         self.needed = {True: NEEDED, False: NEEDED}
         self.next = {}  # answer -> the turn at which it comes next, or None
@@ -50,8 +53,13 @@ class Question:
         self.came[answer] += 1
         self.missed = 0
 
+    def wanted(self, answer: bool) -> bool:
+        """Whether a turn with this answer is to be gone on to."""
+        return self.missed < NEEDED and (self.came[answer] < self.needed[answer] or answer not in self.gone_on and RARE * self.came[answer] <= self.came[not answer])
+
     def rose(self, answer: bool, rise: int) -> bool:
         """A turn with this answer has raised the peak by so much; returns whether enough of them did."""
+        self.gone_on.add(answer)
         if rise <= 0:
             return False
         self.rise[answer] += rise
@@ -163,8 +171,8 @@ class Notes:
         """(turn, question, answer) of those behind one at which something is new, the next first; of a number that is largest there, its place in place of an answer."""
         found = []
         for question in list(self.questions.values()):
-            for answer in (True, False) if question.missed < NEEDED else ():
-                if question.came[answer] < question.needed[answer]:
+            for answer in (True, False):
+                if question.wanted(answer):
                     turn = question.turn_of(answer, self, after)
                     if turn is not None:
                         found.append((turn, question, answer))
