@@ -1,11 +1,12 @@
 """Numbers of turns that note what is asked of them, loops over items, and what turns leave."""
 import copy
 import pickle
+import time
 import types
 import unittest
 from unittest import mock
 
-from gresize_vgpu.lapse import gathered, loops_over_items, turn_numbers
+from gresize_vgpu.lapse import gathered, loops_over_items, time_lapse, turn_numbers
 from gresize_vgpu.program import own_files
 from gresize_vgpu.steady import kept_by_turns
 
@@ -90,6 +91,14 @@ class TurnNumbers(unittest.TestCase):
         self.assertEqual(len("x" * (notes.number(0) * 8)), 0)
         self.assertEqual([turn for turn, question, _ in notes.landings(0) if question is None], [19])
         self.assertEqual({place[0] for place in notes.due()}, {__file__})
+
+
+class TimeLapse(unittest.TestCase):
+    def test_it_is_not_over_while_it_begins(self):
+        lapse = time_lapse.TimeLapse(1000.0)
+        with mock.patch.object(time_lapse.time, "process_time", side_effect=lambda: float(lapse.over())):  # as another thread may ask
+            self.assertTrue(lapse.start(time.monotonic(), 0))
+        self.assertEqual((lapse.ended, lapse.active), ("", True))
 
 
 class KeptByPasses(unittest.TestCase):

@@ -71,10 +71,11 @@ class TimeLapse:
 
     def start(self, begin: float, allocated: int) -> bool:
         now = time.monotonic()
-        self.active, self.first_peak = True, allocated
+        self.first_peak = allocated
         self._first, self._first_processor, self._news = now - begin, time.process_time(), now
         self._news_processor = self._first_processor
         self._until = begin + max(self.share * self.budget, self._first + LEAST_SHARE * (self.budget - self._first))
+        self.active = True  # from here on another thread asks whether it is over
         return now < self._until
 
     def see(self, steps: int, allocated: int, reserved: int, *others: int) -> bool:
