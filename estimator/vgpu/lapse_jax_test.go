@@ -13,8 +13,9 @@ import (
 // TestJAXTimeLapse: programs that would go on for hours come to their end, and what their later turns and phases need is in the figure; where that is not
 // so, the answer is low.
 func TestJAXTimeLapse(t *testing.T) {
-	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "keeps_losses"} // the others are run every night
-	const large = 64 * mib                                                                                                                                                               // the larger batch; the network that reads it makes as much again
+	// The others are run every night.
+	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "keeps_losses"}
+	const large = 64 * mib // the larger batch; the network that reads it makes as much again
 	for name, want := range map[string]struct {
 		confidence      estimator.Confidence
 		atLeast, atMost int64
