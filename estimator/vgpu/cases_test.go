@@ -65,7 +65,7 @@ func TestCasesOfLibraries(t *testing.T) {
 			whole := sides[PolicyLow]
 			alone := runPython(t, "2.11.0", 1, []string{"testdata/cases_of_libraries.py", name, "alone"})
 			e := answerOf(t, sides, PolicyLow)
-			if whole.failed || alone.failed || len(alone.ranks) == 0 || len(whole.ranks) == 0 || whole.ranks[0].PeakAllocatedBytes < alone.ranks[0].PeakAllocatedBytes || e.Confidence.AtMost(estimator.High) != estimator.High {
+			if whole.failed || alone.failed || len(alone.ranks) == 0 || len(whole.ranks) == 0 || whole.ranks[0].PeakAllocatedBytes < alone.ranks[0].PeakAllocatedBytes*99/100 || e.Confidence.AtMost(estimator.High) != estimator.High {
 				t.Errorf("confidence %s, %q\n%s\n%s", e.Confidence, reasonsText(e), whole.output, alone.output)
 			}
 		})
