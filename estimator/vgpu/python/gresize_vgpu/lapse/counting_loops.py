@@ -51,7 +51,7 @@ MOST_ROWS = 40  # from a range to the loop
 class Loops:
     def __init__(self, lapse: TimeLapse, peak: Callable[[], int], held: Callable[[], int], fault: Callable[[Exception], None], first_turns: int = FIRST_TURNS, held_is_exact: bool = False) -> None:
         """held_is_exact: what is held where turns were left out is so much more for the turns that were run since."""
-        self.lapse, self.peak, self.held, self.fault = lapse, peak, held, fault
+        self.lapse, self.held, self.fault = lapse, held, fault
         self.first_turns, self.held_is_exact = first_turns, held_is_exact
         self.open = []  # how many turns the loops have that are gone through now
         self.leaving: list[_Left] = []  # of each loop in time-lapse
@@ -307,20 +307,20 @@ class Loops:
                 self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             if outer:
                 self.lapse.news()  # there are few of these, and what they begin is waited for
-            peak, held, steps, turn = self.peak(), self.looking(self.held), self.steps, at
-            came = question is not None and sum(question.came.values())
+            levels, came = (self.looking(self.counters.levels), sum(question.came.values())) if question is not None else (None, 0)
+            steps, turn = self.steps, at
             for _ in range(TURNS_AFTER):
                 yield notes.number(turn)
                 turn += 1
                 if turn >= count or self.steps >= steps + (1 if outer else STEPS_AFTER):
                     break
-            if question is not None and sum(question.came.values()) == came:
-                question.missed += 1
             if self.held_is_exact:
                 self.looking(left.landed, turn - at)
-            # What a turn keeps raises the peak only once its successor has let go of its own.
-            rise = max(self.peak() - peak, (self.looking(self.held) or 0) - (held or 0))
-            if question is not None and notes.rose(question, answer, rise):
+            if question is None:
+                continue
+            if sum(question.came.values()) == came:
+                question.missed += 1
+            if notes.rose(question, answer, self.looking(self.counters.risen, levels) or 0):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
         self.unsettled = self.unsettled or notes.given_up
 

@@ -187,13 +187,21 @@ class Counters:
             terms = (operator.add, (operator.mul, (None, self.notes), stride), value - stride * self.turn)
             _set(frames, path, self.notes.known(value, terms))
 
+    def levels(self) -> tuple[int, int]:
+        """What was allocated at most, and what is held now."""
+        return self.peak(), self.held()
+
+    def risen(self, since: tuple[int, int]) -> int:
+        """By how much either has risen: what a turn keeps raises the peak only once its successor has let go of its own."""
+        return max(now - then for now, then in zip(self.levels(), since))
+
     def ahead(self) -> int | None:
         """In how many steps something new comes; None where that is never, or is not known."""
         begin = time.process_time()
         if self.landed is not None:
-            (question, answer), peak, held = self.landed
+            (question, answer), levels = self.landed
             self.landed = None
-            if question is not None and self.notes.rose(question, answer, max(self.peak() - peak, self.held() - held)):
+            if question is not None and self.notes.rose(question, answer, self.risen(levels)):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * self.notes.times(question, answer) * UNTOLD_STEPS // turn_numbers.MOST_TURNS
         if self.notes is None or self.notes.given_up or self.spent > MOST_LOOKING_SECONDS:
             self.unsettled = self.unsettled or self.notes is not None
@@ -204,7 +212,7 @@ class Counters:
         landings = sorted([l for l in landings + self._on_the_way(landings) if self._is_near(l[0])], key=lambda landing: landing[0])
         if not landings:
             return None
-        self.landed = landings[0][1:], self.peak(), self.held()
+        self.landed = landings[0][1:], self.levels()
         self.tried[self.landed[0]] = self.tried.get(self.landed[0], 0) + 1
         return max(landings[0][0] - self.turn, 0)
 
