@@ -10,8 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/gresize/gresize/estimator"
 	"github.com/gresize/gresize/estimator/allocator/replay"
@@ -282,6 +285,39 @@ if float(losses.mean()) < 0.5:
 			}
 			if more := needed[PolicyHigh] - needed[PolicyLow]; more < 63*mib {
 				t.Errorf("the other side needs %d more", more)
+			}
+		})
+	}
+}
+
+// TestJAXCounts: whole numbers that follow from what the host knows are those of a real run, which JAX on the CPU says; no side is taken for them.
+func TestJAXCounts(t *testing.T) {
+	const program = "testdata/jax/counted.py"
+	lines := func(output string) (found []string) {
+		for line := range strings.Lines(output) {
+			if word, _, _ := strings.Cut(line, " "); slices.Contains([]string{"state", "sizes", "many", "random", "pmap"}, word) {
+				found = append(found, line)
+			}
+		}
+		return found
+	}
+	for _, release := range jaxReleases() {
+		t.Run(release, func(t *testing.T) {
+			python := jaxPython(t, release)
+			onCPU := exec.Command(python, program)
+			onCPU.Env = append(os.Environ(), "JAX_PLATFORMS=cpu")
+			truth, err := onCPU.CombinedOutput()
+			if want := lines(string(truth)); err != nil || len(want) != 18 {
+				t.Fatalf("%v, %d lines\n%s", err, len(want), truth)
+			}
+			for _, side := range []string{PolicyLow, PolicyHigh} {
+				o := runInterpreter(t, python, 1, []string{program}, "GRESIZE_PROBE_QUICK=", "GRESIZE_VGPU_VALUES="+side)
+				if o.failed || len(o.ranks) != 1 || o.ranks[0].Pool == nil {
+					t.Fatalf("%+v\n%s", o.reports, o.output)
+				}
+				if diff := cmp.Diff(lines(string(truth)), lines(o.output)); diff != "" || len(o.ranks[0].Coverage.Values.Uses) > 0 {
+					t.Errorf("side %s: asked for %v\n%s", side, o.ranks[0].Coverage.Values.Uses, diff)
+				}
 			}
 		})
 	}

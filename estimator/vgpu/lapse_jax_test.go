@@ -14,7 +14,7 @@ import (
 // so, the answer is low.
 func TestJAXTimeLapse(t *testing.T) {
 	// The others are run every night.
-	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "keeps_losses"}
+	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "keeps_losses", "counts_on_the_card"}
 	const large = 64 * mib // the larger batch; the network that reads it makes as much again
 	for name, want := range map[string]struct {
 		confidence      estimator.Confidence
@@ -27,6 +27,8 @@ func TestJAXTimeLapse(t *testing.T) {
 		"a_later_phase":                {estimator.High, large, 6 * large, "to its end", ""},
 		"grows_by_a_test":              {estimator.High, large, 6 * large, "to its end", ""},
 		"counts_by_itself":             {estimator.High, large, 4 * large, "to its end", ""},
+		"counts_on_the_card":           {estimator.High, large, 4 * large, "", "at its end 60"},
+		"counts_what_was_left_out":     {estimator.Low, 0, 0, "values_bounded", ""},
 		"keeps_arrays":                 {estimator.Low, 0, 0, "memory_grows", ""},
 		"keeps_some":                   {estimator.Low, 0, 0, "memory_grows", ""},
 		"collects_on_the_host":         {estimator.Low, 0, 0, "would have put", ""},
@@ -77,7 +79,7 @@ func TestJAXTimeLapse(t *testing.T) {
 
 // TestAFailedLookIsLowInJAX: a fault of what looks at later steps leaves no answer that anybody relies on, and the program runs on.
 func TestAFailedLookIsLowInJAX(t *testing.T) {
-	for _, where := range []string{"gresize_vgpu.program.lines_not_run Blocks look", "gresize_vgpu.steady.kept_by_turns Leaves turn", "gresize_vgpu.lapse.turn_numbers Notes landings", "gresize_jax.later Later look_beyond", "gresize_jax.later Later _executed", "gresize_vgpu.lapse.loops_over_items Items reach"} {
+	for _, where := range []string{"gresize_vgpu.program.lines_not_run Blocks look", "gresize_vgpu.steady.kept_by_turns Leaves turn", "gresize_vgpu.lapse.turn_numbers Notes landings", "gresize_jax.later Later look_beyond", "gresize_jax.later Later _executed", "gresize_vgpu.lapse.loops_over_items Items reach", "gresize_jax.counted Counted learn"} {
 		t.Run(where, func(t *testing.T) {
 			t.Parallel()
 			o := runInterpreter(t, jaxPython(t, "0.10.2"), 1, append([]string{"testdata/jax/planted.py"}, strings.Fields(where)...), inTimeLapse)

@@ -7,6 +7,7 @@
 #include "state.h"
 #include "pjrt_arrays.h"
 #include "pjrt_compiled.h"
+#include "pjrt_known.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -49,6 +50,12 @@ enum {
 	KNOWN
 };
 
+/* Types of arrays: those between are of whole numbers, from bool to the unsigned ones of 64 bits. */
+enum {
+	TYPE_BOOL = 1,
+	TYPE_U64 = 9
+};
+
 /* Every function takes a struct that begins with its own size and returns an error, or nothing. */
 typedef void *function(void *arguments);
 
@@ -80,7 +87,15 @@ struct outputs_arguments {
 };
 struct from_host_arguments {
 	size_t struct_size;
-	void *extensions, *before[12], *buffer;
+	void *extensions, *client;
+	const void *data;
+	int type;
+	const int64_t *dims;
+	size_t dim_count;
+	const int64_t *byte_strides;
+	size_t stride_count;
+	int semantics;
+	void *before[4], *buffer;
 };
 struct buffer_arguments {
 	size_t struct_size;
@@ -161,10 +176,19 @@ static struct api *table;
 static function *execute, *to_host, *destroy, *compile, *from_host, *buffer_destroy, *buffer_delete;
 static void *card; /* the first that has an array: its arrays are recorded */
 static struct computation computations[MAX_COMPUTATIONS];
+static unsigned plans[MAX_COMPUTATIONS]; /* of each computation, where the Python layer follows its whole numbers */
 static unsigned computation_count;
 static char plugin_path[MAX_PATH];
 static void (*tell_of)(unsigned); /* the Python layer, once it follows the program in time-lapse: an execution of so many bytes has come */
 static int64_t tell_from_bytes;
+/* The Python layer: what is known of the results of an execution, of a computation that it has given a number. */
+static unsigned (*follow)(unsigned plan, void *const *arguments, size_t count, struct gv_result *to, unsigned room);
+static __thread unsigned next_plan; /* of what this thread compiles */
+static struct {
+	const void *loaded;
+	unsigned plan;
+} planned[MAX_COMPUTATIONS];
+static unsigned planned_count;
 static uint64_t small_reads, large_reads, executions, compile_nanos;
 
 static bool has(unsigned at)
@@ -248,26 +272,56 @@ static bool on_card(const void *buffer, struct array *a)
 	return a->bytes > 0;
 }
 
+/* Copies few whole numbers as they lie one behind another; none where they lie otherwise, or are something else. */
+static size_t few_numbers(const struct from_host_arguments *from, int64_t array_bytes, unsigned char to[GV_KNOWN_BYTES])
+{
+	int64_t count = 1, step;
+
+	if (from->type < TYPE_BOOL || from->type > TYPE_U64 || array_bytes > GV_KNOWN_BYTES)
+		return 0;
+	for (size_t i = 0; i < from->dim_count; i++)
+		count *= from->dims[i];
+	if (count < 1 || array_bytes % count)
+		return 0;
+	step = array_bytes / count;
+	for (size_t i = from->stride_count; i > 0; i--) {
+		if (from->dims[i - 1] > 1 && from->byte_strides[i - 1] != step)
+			return 0;
+		step *= from->dims[i - 1];
+	}
+	memcpy(to, from->data, (size_t)array_bytes);
+	return (size_t)array_bytes;
+}
+
 static void *from_host_here(void *arguments)
 {
+	unsigned char value[GV_KNOWN_BYTES];
 	void *error = from_host(arguments);
-	const void *buffer = ((struct from_host_arguments *)arguments)->buffer;
+	const struct from_host_arguments *from = arguments;
 	struct array a;
 
-	if (!error && on_card(buffer, &a))
-		gv_array_moved(buffer, a.address, a.bytes);
+	if (!error && on_card(from->buffer, &a)) {
+		gv_array_moved(from->buffer, a.address, a.bytes);
+		gv_known_put(from->buffer, a.address, value, few_numbers(from, a.bytes, value));
+	}
 	return error;
+}
+
+static void gone(const void *buffer)
+{
+	gv_array_gone(buffer);
+	gv_known_gone(buffer);
 }
 
 static void *buffer_destroy_here(void *arguments)
 {
-	gv_array_gone(((struct destroy_arguments *)arguments)->executable); /* every such struct has what it is about in this place */
+	gone(((struct destroy_arguments *)arguments)->executable); /* every such struct has what it is about in this place */
 	return buffer_destroy(arguments);
 }
 
 static void *buffer_delete_here(void *arguments)
 {
-	gv_array_gone(((struct destroy_arguments *)arguments)->executable);
+	gone(((struct destroy_arguments *)arguments)->executable);
 	return buffer_delete(arguments);
 }
 
@@ -298,23 +352,70 @@ static void note_results(const struct execute_arguments *e, unsigned number, uin
 		for (size_t i = 0; i < e->count; i++) {
 			const void *given = e->arguments[d][i];
 			if (given && gv_array_known(given) && asked(BUFFER_IS_DELETED, given, &answer) && answer.out.is)
-				gv_array_gone(given); /* donated */
+				gone(given); /* donated */
 		}
+	}
+}
+
+static void note_known(const struct execute_arguments *e, const struct gv_result *results, unsigned count)
+{
+	struct array a;
+
+	for (unsigned i = 0; e->outputs && i < count; i++) {
+		const void *made = e->outputs[0][results[i].output];
+		if (on_card(made, &a) && a.bytes == (int64_t)results[i].bytes)
+			gv_known_put(made, a.address, results[i].value, results[i].bytes);
 	}
 }
 
 /* ---- computations */
 
-/* So many executions of a computation tell which of its arguments come from where. */
-enum { ARGUMENTS_SEEN = 3 };
+/* So many executions of a computation tell which of its arguments come from where; so many results may be followed. */
+enum {
+	ARGUMENTS_SEEN = 3,
+	RESULTS_FOLLOWED = 64
+};
+
+static unsigned *plan_of(const void *loaded)
+{
+	for (unsigned i = planned_count; i > 0; i--) {
+		if (planned[i - 1].loaded == loaded)
+			return &planned[i - 1].plan;
+	}
+	return NULL;
+}
+
+/* What is compiled may have the place of something that is gone. */
+static void plan_for(const void *loaded)
+{
+	unsigned *plan;
+
+	pthread_mutex_lock(&lock);
+	plan = plan_of(loaded);
+	if (!plan && next_plan && planned_count < MAX_COMPUTATIONS) {
+		planned[planned_count].loaded = loaded;
+		plan = &planned[planned_count++].plan;
+	}
+	if (plan)
+		*plan = next_plan;
+	pthread_mutex_unlock(&lock);
+}
+
+static unsigned results_known(unsigned plan, const struct execute_arguments *e, struct gv_result *to)
+{
+	unsigned (*ask)(unsigned, void *const *, size_t, struct gv_result *, unsigned) = __atomic_load_n(&follow, __ATOMIC_ACQUIRE);
+
+	return plan && ask && e->devices ? ask(plan, e->arguments[0], e->count, to, RESULTS_FOLLOWED) : 0;
+}
 
 static void *execute_here(void *arguments)
 {
 	const struct execute_arguments *e = arguments;
 	const void *loaded = e->executable;
 	struct computation *c, seen = {.loaded = loaded};
+	struct gv_result results[RESULTS_FOLLOWED];
 	void (*tell)(unsigned);
-	unsigned number;
+	unsigned number, plan = 0, known;
 	void *error;
 
 	pthread_mutex_lock(&lock);
@@ -325,19 +426,26 @@ static void *execute_here(void *arguments)
 	pthread_mutex_lock(&lock);
 	c = of_executable(loaded);
 	if (!c && computation_count < MAX_COMPUTATIONS) {
+		const unsigned *found = plan_of(loaded);
+		plans[computation_count] = found ? *found : 0;
 		c = &computations[computation_count++];
 		*c = seen;
 	}
-	if (c)
+	if (c) {
 		seen = *c;
+		plan = plans[c - computations];
+	}
 	number = c ? (unsigned)(c - computations) : MAX_COMPUTATIONS;
 	pthread_mutex_unlock(&lock);
 	if (seen.executions < ARGUMENTS_SEEN)
 		note_arguments(e, number);
+	known = results_known(plan, e, results);
 	gv_execution(GV_EXECUTION_BEGINS, number, seen.temporary_bytes);
 	error = execute(arguments);
-	if (!error)
+	if (!error) {
 		note_results(e, number, seen.outputs);
+		note_known(e, results, known);
+	}
 	gv_execution(GV_EXECUTION_ENDS, number, seen.temporary_bytes);
 	pthread_mutex_lock(&lock);
 	c = error ? NULL : of_executable(loaded); /* one that found no memory was none */
@@ -391,7 +499,7 @@ static bool calls_python(const struct program *program)
 	return memmem(program->code, program->code_size, word, sizeof word - 1) != NULL;
 }
 
-static void *compile_here(void *arguments)
+static void *compiled(void *arguments)
 {
 	struct compile_arguments *c = arguments;
 	const char *flags = getenv("XLA_FLAGS");
@@ -424,6 +532,15 @@ static void *compile_here(void *arguments)
 	__atomic_add_fetch(&compile_nanos, took, __ATOMIC_RELAXED);
 	if (!error && keeps && took >= worth_keeping_nanos)
 		keep(&source, c->loaded);
+	return error;
+}
+
+static void *compile_here(void *arguments)
+{
+	void *error = compiled(arguments);
+
+	if (!error)
+		plan_for(((struct compile_arguments *)arguments)->loaded);
 	return error;
 }
 
@@ -528,4 +645,19 @@ GV_EXPORT void gresize_pjrt_tell(void (*function)(unsigned), int64_t from_bytes)
 {
 	__atomic_store_n(&tell_from_bytes, from_bytes, __ATOMIC_RELAXED);
 	__atomic_store_n(&tell_of, function, __ATOMIC_RELEASE);
+}
+
+/*
+ * gresize_pjrt_follow has a function called before each execution of a computation that has a plan, in the thread that asks for it. It is given the
+ * plan, the arguments on the first card and their count, and puts down up to room results that it knows; it returns how many.
+ */
+GV_EXPORT void gresize_pjrt_follow(unsigned (*function)(unsigned plan, void *const *arguments, size_t count, struct gv_result *to, unsigned room))
+{
+	__atomic_store_n(&follow, function, __ATOMIC_RELEASE);
+}
+
+/* gresize_pjrt_compiles says the plan of what this thread compiles next; 0: it has none. */
+GV_EXPORT void gresize_pjrt_compiles(unsigned plan)
+{
+	next_plan = plan;
 }

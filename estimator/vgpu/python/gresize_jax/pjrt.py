@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
 
 MOST = 4096
 NAME_BYTES = 96
+KNOWN_BYTES = 1024
 
 
 class Computation(ctypes.Structure):
@@ -76,6 +77,23 @@ class Told:
         tell = getattr(native.library(), "gresize_pjrt_tell", None)
         if tell is not None:
             tell(None, ctypes.c_int64(0))
+
+
+class Result(ctypes.Structure):
+    """The value of one result of an execution; native/pjrt_known.h has the same."""
+
+    _fields_ = [("output", ctypes.c_uint32), ("bytes", ctypes.c_uint32), ("value", ctypes.c_ubyte * KNOWN_BYTES)]
+
+
+FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_uint, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.POINTER(Result), ctypes.c_uint)
+
+
+def known(handle: int | None, address: int = 0) -> bytes:
+    """The value of an array of few whole numbers, by its handle or by its address; empty where it is not known."""
+    room = (ctypes.c_ubyte * KNOWN_BYTES)()
+    ask = native.library().gresize_pjrt_known
+    ask.restype = ctypes.c_size_t
+    return bytes(room[: ask(ctypes.c_void_p(handle), ctypes.c_uint64(address), room)])
 
 
 class Counts:

@@ -16,6 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable
 
+    from . import counted
+
 # The uses by which estimator/vgpu/values.go judges.
 FETCHED, COPIED, UNBOUNDED, TRUTH = "fetched", "copy_to_host", "unbounded", "bool"
 PRINTED = ("__repr__", "__str__", "__format__")
@@ -24,7 +26,8 @@ PRINTED = ("__repr__", "__str__", "__format__")
 class Reads:
     """Counts, by their use, the reads of what a kernel would have computed, and answers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: counted.Counted) -> None:
+        self.counts = counts
         self.side = Side()
         self.uses: dict[str, int] = {}
         self.silent = 0
@@ -51,8 +54,10 @@ class Reads:
             if known is None or known() is not read:
                 if native.unknown_reads() == before:
                     return read  # what the host has put there, or an array of the CPU
-                read = self.answer(read)
-                array._npy_value = read
+                computed = self.counts.looking(self.counts.read, array, read)
+                array._npy_value = read = self.answer(read) if computed is None else computed
+                if computed is not None:
+                    return read
             self.use(_use(read))
             return read
 

@@ -9,7 +9,7 @@ import time
 from gresize_vgpu.dist import ranks
 from gresize_vgpu.process import guard, report_file, settings, watched
 
-from . import arrays, later, pjrt, processes, reads, report
+from . import arrays, counted, later, pjrt, processes, reads, report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
@@ -40,8 +40,9 @@ class Watch(watched.Watched):
         self.import_seconds = import_seconds
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
-        self.reads = reads.Reads()
         self.later = later.Later(self, self.seconds, REST_CLOCK_SECONDS)
+        self.counted = counted.Counted(self.looking, self.later.left_out)
+        self.reads = reads.Reads(self.counted)
         self.first_answer: Any = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)
         self.seen = 0  # computations
@@ -151,6 +152,7 @@ def start(import_seconds: float) -> None:
     guard.quietly(watch.reads.hook, sys.modules["jax._src.array"])
     guard.quietly(arrays.NAMES.hook, sys.modules["jax._src.compiler"])
     watch.looking(watch.later.hook, sys.modules["jax._src.compiler"])
+    watch.looking(watch.counted.hook, sys.modules["jax._src.compiler"])
     guard.quietly(processes.hook, watch.reads.silently)
     atexit.register(guard.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)

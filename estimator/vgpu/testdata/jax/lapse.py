@@ -76,6 +76,24 @@ def grows_by_a_test():
         params, loss = train_step(params, rows(ROWS if step > 5000 else BATCH))
 
 
+def counts_on_the_card():
+    params, step = start(), jnp.int32(0)
+    while int(step) < 60:
+        params, loss = train_step(params, rows(BATCH))
+        step = step + 1
+    evaluate(params, rows(ROWS))
+    print("at its end", int(step))
+
+
+def counts_what_was_left_out():
+    params, step = start(), jnp.int32(0)
+    for turn in range(1_000_000):
+        params, loss = train_step(params, rows(BATCH))
+        step = step + 1
+    if int(step) > 50:
+        evaluate(params, rows(ROWS))
+
+
 def keeps_arrays():
     params, kept = start(), []
     for step in range(100_000):

@@ -1,0 +1,86 @@
+"""Whole numbers that the card would have computed and that follow from what the host knows: the step that a training state counts, the size of a batch.
+
+Before each execution of a computation that has plans (stablehlo.py), numpy works out those of its results whose arguments are known. The native layer keeps
+them with the arrays. What the program then reads is the number of a real run, and no side is taken.
+"""
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import sys
+
+from gresize_vgpu.process import native
+
+from . import pjrt, stablehlo
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # types cost nothing at run time
+    from typing import Any, Callable
+
+MOST_COMPUTATIONS = 4096
+
+
+class Counted:
+    """stale: whether turns were left out, so that what was counted on the card is less than in a real run."""
+
+    def __init__(self, looking: Callable[..., Any], stale: Callable[[], bool]) -> None:
+        self.looking, self.stale = looking, stale
+        self.computations: dict[int, dict[int, stablehlo.Output]] = {}
+        self.numbers = itertools.count(1)
+        self.follow = pjrt.FOLLOW(self._follow)
+
+    def hook(self, compiler: Any) -> None:
+        layer = native.library()
+        if layer is None or not hasattr(layer, "gresize_pjrt_follow"):
+            return
+        original = compiler.compile_or_get_cached
+
+        @functools.wraps(original)
+        def compile_or_get_cached(backend: Any, computation: Any, *args: Any, **kwargs: Any) -> Any:
+            layer.gresize_pjrt_compiles(self.looking(self.learn, computation) or 0)
+            try:
+                return original(backend, computation, *args, **kwargs)
+            finally:
+                layer.gresize_pjrt_compiles(0)
+
+        compiler.compile_or_get_cached = compile_or_get_cached
+        layer.gresize_pjrt_follow(self.follow)
+
+    def learn(self, computation: Any) -> int:
+        """The number of a computation that has plans, from 1; 0 where it has none."""
+        if len(self.computations) >= MOST_COMPUTATIONS:
+            return 0
+        outputs = stablehlo.Module(computation).outputs()
+        if not outputs:
+            return 0
+        number = next(self.numbers)
+        self.computations[number] = outputs
+        return number
+
+    def _follow(self, number, arguments, count, to, room):
+        return self.looking(self.results, self.computations[number], arguments, count, to, room) or 0
+
+    def results(self, outputs: dict[int, stablehlo.Output], arguments: Any, count: int, to: Any, room: int) -> int:
+        """Puts down what is known of an execution's results, and says how many there are."""
+        found = 0
+        known = {n: pjrt.known(arguments[n]) for n in {n for output in outputs.values() for n in output.given} if n < count and arguments[n]}
+        for number, output in outputs.items():
+            if found == room or not all(known.get(n) for n in output.given):
+                continue
+            value = output.value(known)
+            if value is not None:
+                to[found].output, to[found].bytes = number, len(value)
+                ctypes.memmove(to[found].value, value, len(value))
+                found += 1
+        return found
+
+    def read(self, array: Any, made_up: Any) -> Any:
+        """What the program gets for an array in the place of what was made up for it, as an array of numpy; None where it is not known."""
+        parts = getattr(array, "_arrays", ())
+        if not parts or made_up.dtype.kind not in "biu" or made_up.nbytes > pjrt.KNOWN_BYTES or self.stale():
+            return None
+        value = pjrt.known(None, parts[0].unsafe_buffer_pointer())
+        if len(value) != made_up.nbytes:
+            return None
+        return sys.modules["numpy"].frombuffer(value, dtype=made_up.dtype).reshape(made_up.shape)
