@@ -87,6 +87,17 @@ class Sources(unittest.TestCase):
         self.assertFalse(own_files.is_users("<string>"))
         self.assertTrue(own_files.is_users(__file__))
 
+    def test_a_file_that_is_gone_is_a_doubt_unless_it_was_generated_meanwhile(self):
+        for age_seconds, generated in ((0, True), (3600, False)):
+            with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+                written = own_files.BEGAN_UNIX + 1 - age_seconds
+                os.utime(file.name, (written, written))
+                self.assertTrue(own_files.is_users(file.name))
+            if generated:
+                self.assertIsNone(sources.tree(file.name))
+            else:
+                self.assertRaises(FileNotFoundError, sources.tree, file.name)
+
     def test_the_definition_of_a_function(self):
         self.assertEqual(sources.definition(Sources.test_a_library_is_not_the_programs).name, "test_a_library_is_not_the_programs")
         self.assertIsNone(sources.definition(os.path.join))

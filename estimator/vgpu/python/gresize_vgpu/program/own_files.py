@@ -5,6 +5,7 @@ import inspect
 import os
 import sys
 import sysconfig
+import time
 
 from gresize_imports import HERE
 
@@ -23,7 +24,9 @@ def _library_folders():
 
 
 LIBRARIES = _library_folders()
+BEGAN_UNIX = time.time()
 _users = {}
+_written = set()  # files of the program's that came while it ran: a library has generated them
 _installed = None
 
 
@@ -55,8 +58,15 @@ def is_users(filename: str) -> bool:
         if known:
             path = os.path.realpath(filename)
             known = os.path.isfile(path) and not _is_library(path)
+            if known and os.path.getmtime(path) >= BEGAN_UNIX:
+                _written.add(filename)
         _users[filename] = known
     return known
+
+
+def came_and_went(filename: str) -> bool:
+    """Whether a file was written and removed while the program ran, as a compiler of functions does with what it generates."""
+    return filename in _written and not os.path.exists(filename)
 
 
 def file_of(module: ModuleType | None) -> str:

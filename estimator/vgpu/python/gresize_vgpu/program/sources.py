@@ -22,7 +22,7 @@ def tree(filename: str) -> ast.Module | None:
     """The syntax of a file of the program's; None where there is none to be read."""
     if filename not in _trees:
         found = None
-        if own_files.is_users(filename) and len(_trees) < MOST_FILES and os.path.getsize(filename) <= MOST_SOURCE_BYTES:
+        if own_files.is_users(filename) and len(_trees) < MOST_FILES and not own_files.came_and_went(filename) and os.path.getsize(filename) <= MOST_SOURCE_BYTES:
             try:
                 found = ast.parse("".join(linecache.getlines(filename)))
             except (SyntaxError, ValueError, RecursionError):
