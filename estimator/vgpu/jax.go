@@ -77,8 +77,10 @@ type JAX struct {
 	Steps        int           `json:"steps"`
 	Flat         bool          `json:"flat"`
 	Computations []Computation `json:"computations"`
-	ValuesRead   int64         `json:"values_read"`
-	ArraysRead   int64         `json:"arrays_read"`
+	// AskedBytes is the most that arrays and an execution came to at once on the first card.
+	AskedBytes int64 `json:"asked_bytes"`
+	ValuesRead int64 `json:"values_read"`
+	ArraysRead int64 `json:"arrays_read"`
 	// Values says how the process was answered where it read what only a kernel could have known.
 	Values ValuesSide `json:"values"`
 	GoesOn bool       `json:"goes_on"`
@@ -115,7 +117,7 @@ func ParseJAX(data []byte) (*JAX, error) {
 			return nil, errors.New("wall_seconds, began_unix, compile_seconds or import_seconds: out of range")
 		}
 	}
-	counts, sizes := []int64{j.ValuesRead, j.ArraysRead}, []int64{j.HostPeakBytes}
+	counts, sizes := []int64{j.ValuesRead, j.ArraysRead}, []int64{j.HostPeakBytes, j.AskedBytes}
 	for i, d := range j.Devices {
 		if d.Index < 0 || d.Index >= maxDevicesInOne {
 			return nil, fmt.Errorf("devices: index %d", d.Index)
@@ -149,6 +151,8 @@ type Pool struct {
 	// NeededBytes is the most that lived in it at once; ComputationBytes is what the largest program that XLA compiled needs alone, by XLA's own account.
 	NeededBytes      int64 `json:"needed_bytes"`
 	ComputationBytes int64 `json:"computation_bytes"`
+	// AskedBytes is the most that the program asked for at once, whenever XLA gave memory back; 0 where it was not seen, as on any card but the first.
+	AskedBytes int64 `json:"asked_bytes,omitempty"`
 	// LimitBytes is what it may have of a card of CardBytes; 0: all. HeldBytes is what it had.
 	LimitBytes   int64  `json:"limit_bytes,omitempty"`
 	HeldBytes    int64  `json:"held_bytes"`
@@ -177,7 +181,7 @@ func (p *Pool) check() error {
 			return errors.New("pool.compile_seconds or import_seconds: out of range")
 		}
 	}
-	return checkNumbers(nil, []int64{p.NeededBytes, p.ComputationBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
+	return checkNumbers(nil, []int64{p.NeededBytes, p.ComputationBytes, p.AskedBytes, p.LimitBytes, p.HeldBytes, p.CardBytes})
 }
 
 // addPool puts what XLA's allocator had of a card into its report.
@@ -186,6 +190,9 @@ func (r *rankReport) addPool(j *JAX, d JAXDevice, card *NativeDevice) {
 		Release: j.JAX, NeededBytes: d.PeakInUseBytes, LimitBytes: d.LimitBytes, HeldBytes: d.PeakPoolBytes,
 		Allocator: j.Allocator, Preallocates: j.Preallocates, Interface: j.Interface, Processes: j.Processes,
 		Beside: r.PeakReservedBytes > 0, CompileSeconds: j.CompileSeconds, ImportSeconds: j.ImportSeconds,
+	}
+	if d.Index == j.Devices[0].Index {
+		pool.AskedBytes = j.AskedBytes
 	}
 	for _, c := range j.Computations {
 		pool.ComputationBytes = max(pool.ComputationBytes, c.ArgumentBytes+c.OutputBytes-c.AliasBytes+c.TemporaryBytes)

@@ -188,23 +188,28 @@ func (a *answer) judgeValues(r *rankReport) {
 // the same to the byte. Equal ends prove nothing about sizes between them: those differ from step to step on a real card, and leave the allocator in pieces.
 func (r *rankReport) sidesAgree() bool {
 	return r.Other != nil && r.Other.ended() && r.Coverage.Values.branchesOnly() && r.noSide(func(o *OtherSide) bool {
-		return !r.same(r.PeakReservedBytes, o.PeakReservedBytes) || !r.same(r.PeakDeviceBytes, o.PeakDeviceBytes)
+		return !r.same(o, r.PeakReservedBytes, o.PeakReservedBytes) || !r.same(o, r.PeakDeviceBytes, o.PeakDeviceBytes)
 	})
 }
 
-// same says that two runs took as much. XLA gives memory back when its threads come to it, so no two runs of a program of JAX are the same to the byte.
-func (r *rankReport) same(a, b int64) bool {
-	if r.Pool != nil {
-		return max(a, b)-min(a, b) <= poolSameBytes
+// same says that another run took as much: b bytes where this one took a. XLA gives memory back when its threads come to it, so no two runs of a program of
+// JAX are the same to the byte. Of two that asked for the same the one may take as much more as the upper end has for that.
+func (r *rankReport) same(o *OtherSide, a, b int64) bool {
+	difference := max(a, b) - min(a, b)
+	if r.Pool == nil {
+		return difference == 0
 	}
-	return a == b
+	if asked := r.Pool.AskedBytes; asked > 0 && max(asked, o.AskedBytes)-min(asked, o.AskedBytes) <= poolSameBytes {
+		return difference <= max(poolSameBytes, max(a, b)/100*betweenBlocksPercent)
+	}
+	return difference <= poolSameBytes
 }
 
 // sameAllocated says that two runs allocated as much, but for what the steps left that only one of them was seen to make.
 func (r *rankReport) sameAllocated(o *OtherSide) bool {
 	steps := int64(max(r.Steps, o.Steps) - min(r.Steps, o.Steps))
 	difference := max(r.PeakAllocatedBytes, o.PeakAllocatedBytes) - min(r.PeakAllocatedBytes, o.PeakAllocatedBytes)
-	return r.same(r.PeakAllocatedBytes, o.PeakAllocatedBytes) || difference <= min(r.Coverage.StepLeavesBytes, leftSameBytes)*steps
+	return r.same(o, r.PeakAllocatedBytes, o.PeakAllocatedBytes) || difference <= min(r.Coverage.StepLeavesBytes, leftSameBytes)*steps
 }
 
 // noSide says that of none of the other runs that ended this is so.
@@ -215,7 +220,7 @@ func (r *rankReport) noSide(is func(*OtherSide) bool) bool {
 // sidesEqual says that values which the host got may matter, and were seen not to: both runs took the same to the byte, allocated as well as reserved.
 func (r *rankReport) sidesEqual() bool {
 	return r.Other != nil && r.Other.ended() && r.Coverage.Values.countsOnHost() && r.noSide(func(o *OtherSide) bool {
-		return !r.sameAllocated(o) || !r.same(r.PeakReservedBytes, o.PeakReservedBytes) || !r.same(r.PeakDeviceBytes, o.PeakDeviceBytes)
+		return !r.sameAllocated(o) || !r.same(o, r.PeakReservedBytes, o.PeakReservedBytes) || !r.same(o, r.PeakDeviceBytes, o.PeakDeviceBytes)
 	})
 }
 
@@ -288,6 +293,8 @@ type OtherSide struct {
 	PeakAllocatedBytes int64  `json:"peak_allocated_bytes"`
 	PeakReservedBytes  int64  `json:"peak_reserved_bytes"`
 	PeakDeviceBytes    int64  `json:"peak_device_bytes"`
+	// AskedBytes is that of its Pool.
+	AskedBytes int64 `json:"asked_bytes,omitempty"`
 }
 
 func (o *OtherSide) check() error {
@@ -298,7 +305,7 @@ func (o *OtherSide) check() error {
 	if o.Steps < 0 || o.Steps > maxSteps {
 		return errors.New("other_side.steps: out of range")
 	}
-	return checkNumbers(nil, []int64{o.PeakAllocatedBytes, o.PeakReservedBytes, o.PeakDeviceBytes})
+	return checkNumbers(nil, []int64{o.PeakAllocatedBytes, o.PeakReservedBytes, o.PeakDeviceBytes, o.AskedBytes})
 }
 
 // ended says that the run went as far as it was meant to, so that its peaks are an end of the interval.
@@ -391,10 +398,14 @@ func EndsAreNear(a, b *trace.Bundle) bool {
 }
 
 func sideOf(r *rankReport, outcome trace.Outcome) *OtherSide {
-	return &OtherSide{
+	side := &OtherSide{
 		Policy: r.Coverage.Values.Policy, Outcome: string(outcome), Steps: r.Steps,
 		PeakAllocatedBytes: r.PeakAllocatedBytes, PeakReservedBytes: r.PeakReservedBytes, PeakDeviceBytes: r.PeakDeviceBytes,
 	}
+	if r.Pool != nil {
+		side.AskedBytes = r.Pool.AskedBytes
+	}
+	return side
 }
 
 // AddOtherSide notes in each rank of a bundle what the same rank needed in another run of the command, and in a third.

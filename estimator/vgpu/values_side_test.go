@@ -25,8 +25,12 @@ func TestOtherSideThatRanOutOfTimeNamesTheBudget(t *testing.T) {
 // TestSidesOfJAX: floats that JAX gives are plain, so they leave a doubt until another side has shown that they decide nothing; and no two runs of XLA are the
 // same to the byte.
 func TestSidesOfJAX(t *testing.T) {
-	const needs = 6 << 30
+	const needs, asked = 6 << 30, 5 << 30
+	const late = needs / 100 * betweenBlocksPercent // XLA gave it back when it was asked for more already
 	fell := &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Crashed), PeakAllocatedBytes: needs, PeakReservedBytes: needs}
+	side := func(more, askedBytes int64) *OtherSide {
+		return &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + more, PeakReservedBytes: needs + more, AskedBytes: askedBytes}
+	}
 	for _, c := range []struct {
 		name  string
 		other *OtherSide
@@ -38,10 +42,14 @@ func TestSidesOfJAX(t *testing.T) {
 		{"the other fell", fell, nil, estimator.Low},
 		{"the same", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 512, PeakReservedBytes: needs + 512}, nil, estimator.High},
 		{"more", &OtherSide{Policy: PolicyHigh, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 2*poolSameBytes, PeakReservedBytes: needs + 2*poolSameBytes}, nil, estimator.Low},
+		{"the same, given back late", side(late, asked+512), nil, estimator.High},
+		{"more than is late", side(2*late, asked), nil, estimator.Low},
+		{"asked for more", side(late, asked+2*poolSameBytes), nil, estimator.Low},
+		{"not seen what it asked for", side(late, 0), nil, estimator.Low},
 		{"the other fell, and a third is the same", fell, &OtherSide{Policy: PolicyHalf, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 512, PeakReservedBytes: needs + 512}, estimator.High},
 		{"the other fell, and a third is more", fell, &OtherSide{Policy: PolicyHalf, Outcome: string(trace.Completed), PeakAllocatedBytes: needs + 2*poolSameBytes, PeakReservedBytes: needs + 2*poolSameBytes}, estimator.Low},
 	} {
-		r := rankReport{Pool: &Pool{NeededBytes: needs}, PeakAllocatedBytes: needs, PeakReservedBytes: needs, Other: c.other, Third: c.third}
+		r := rankReport{Pool: &Pool{NeededBytes: needs, AskedBytes: asked}, PeakAllocatedBytes: needs, PeakReservedBytes: needs, Other: c.other, Third: c.third}
 		r.Coverage.Values.Uses = map[string]int64{useFetched: 4}
 		a := answer{estimator.Estimate{Confidence: estimator.Exact}}
 		if a.judgeValues(&r); a.Confidence != c.want {

@@ -440,13 +440,13 @@ static void *execute_here(void *arguments)
 	if (seen.executions < ARGUMENTS_SEEN)
 		note_arguments(e, number);
 	known = results_known(plan, e, results);
-	gv_execution(GV_EXECUTION_BEGINS, number, seen.temporary_bytes);
+	gv_execution(GV_EXECUTION_BEGINS, number, seen.temporary_bytes, seen.output_bytes - seen.alias_bytes);
 	error = execute(arguments);
 	if (!error) {
 		note_results(e, number, seen.outputs);
 		note_known(e, results, known);
 	}
-	gv_execution(GV_EXECUTION_ENDS, number, seen.temporary_bytes);
+	gv_execution(GV_EXECUTION_ENDS, number, seen.temporary_bytes, 0);
 	pthread_mutex_lock(&lock);
 	c = error ? NULL : of_executable(loaded); /* one that found no memory was none */
 	if (c)
@@ -627,9 +627,9 @@ GV_EXPORT unsigned gresize_pjrt_computations(struct computation *to, unsigned ro
 
 /*
  * gresize_pjrt_counts: executions of all, reads of single values and of arrays, the minor version of the interface (minus one where it is none that is
- * known), and the nanoseconds of the processor for which XLA compiled.
+ * known), the nanoseconds of the processor for which XLA compiled, and the most bytes that the program asked for at once.
  */
-GV_EXPORT void gresize_pjrt_counts(int64_t to[5])
+GV_EXPORT void gresize_pjrt_counts(int64_t to[6])
 {
 	pthread_mutex_lock(&lock);
 	to[0] = (int64_t)executions;
@@ -637,6 +637,7 @@ GV_EXPORT void gresize_pjrt_counts(int64_t to[5])
 	to[2] = (int64_t)__atomic_load_n(&large_reads, __ATOMIC_RELAXED);
 	to[3] = table ? table->version.minor : -1;
 	to[4] = (int64_t)__atomic_load_n(&compile_nanos, __ATOMIC_RELAXED);
+	to[5] = gv_arrays_most();
 	pthread_mutex_unlock(&lock);
 }
 

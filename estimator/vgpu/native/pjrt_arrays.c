@@ -22,6 +22,7 @@ struct array_event {
 struct live_array {
 	const void *handle; /* NULL: a free place */
 	uint64_t address;
+	int64_t bytes;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -29,6 +30,7 @@ static struct array_event events[MAX_EVENTS];
 static unsigned event_count, lost;
 static struct live_array live[MAX_LIVE]; /* open addressing; half of it is never filled */
 static unsigned live_count;
+static int64_t live_bytes, most_bytes;
 
 static void note(enum gv_array_kind kind, uint64_t address, int64_t bytes, unsigned computation, unsigned position)
 {
@@ -59,8 +61,9 @@ static void born(enum gv_array_kind kind, const void *handle, uint64_t address, 
 	unsigned at = place(handle);
 
 	if (!live[at].handle && live_count < MAX_LIVE / 2) {
-		live[at] = (struct live_array){handle, address};
+		live[at] = (struct live_array){handle, address, bytes};
 		live_count++;
+		live_bytes += bytes;
 		note(kind, address, bytes, computation, position);
 	}
 }
@@ -112,7 +115,7 @@ static void take_out(unsigned hole)
 			hole = at;
 		}
 	}
-	live[hole] = (struct live_array){NULL, 0};
+	live[hole] = (struct live_array){NULL, 0, 0};
 	live_count--;
 }
 
@@ -124,16 +127,29 @@ void gv_array_gone(const void *handle)
 	at = place(handle);
 	if (live[at].handle) {
 		note(GV_ARRAY_GONE, live[at].address, 0, 0, 0);
+		live_bytes -= live[at].bytes;
 		take_out(at);
 	}
 	pthread_mutex_unlock(&lock);
 }
 
-void gv_execution(enum gv_array_kind kind, unsigned computation, int64_t bytes)
+void gv_execution(enum gv_array_kind kind, unsigned computation, int64_t bytes, int64_t results)
 {
 	pthread_mutex_lock(&lock);
 	note(kind, 0, bytes, computation, 0);
+	if (kind == GV_EXECUTION_BEGINS && live_bytes + bytes + results > most_bytes)
+		most_bytes = live_bytes + bytes + results;
 	pthread_mutex_unlock(&lock);
+}
+
+int64_t gv_arrays_most(void)
+{
+	int64_t most;
+
+	pthread_mutex_lock(&lock);
+	most = most_bytes;
+	pthread_mutex_unlock(&lock);
+	return most;
 }
 
 /* ---- for the Python layer */

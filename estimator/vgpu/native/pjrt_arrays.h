@@ -20,7 +20,9 @@ void gv_array_used(const void *handle, uint64_t address, int64_t bytes, unsigned
 /* The program gave it up, or gave it away to a computation. Nothing happens where it is not known. */
 void gv_array_gone(const void *handle);
 int gv_array_known(const void *handle);
-/* bytes are those of the temporaries. */
-void gv_execution(enum gv_array_kind kind, unsigned computation, int64_t bytes);
+/* bytes are those of the temporaries; results, what it makes beside the arrays that it is given. */
+void gv_execution(enum gv_array_kind kind, unsigned computation, int64_t bytes, int64_t results);
+/* The most that arrays, and the temporaries and results of an execution, came to at once: what the program asks for, whenever XLA gives memory back. */
+int64_t gv_arrays_most(void);
 
 #endif

@@ -97,12 +97,13 @@ def known(handle: int | None, address: int = 0) -> bytes:
 
 
 class Counts:
-    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen; how long of the processor XLA compiled."""
+    """executions of all computations; values and arrays that the host read; minor, the version of PJRT's interface, -1 where it was not seen; how long of the processor XLA compiled; the most
+    bytes that the program asked for at once on its first card."""
 
     def __init__(self) -> None:
         layer = native.library()
-        numbers = (ctypes.c_int64 * 5)(0, 0, 0, -1, 0)
+        numbers = (ctypes.c_int64 * 6)(0, 0, 0, -1, 0, 0)
         if layer is not None:
             layer.gresize_pjrt_counts(numbers)
-        self.executions, self.values, self.arrays, self.minor, nanos = numbers
+        self.executions, self.values, self.arrays, self.minor, nanos, self.asked_bytes = numbers
         self.compile_seconds = nanos / 1e9

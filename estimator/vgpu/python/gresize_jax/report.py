@@ -148,6 +148,7 @@ def write(watch: Any, reason: str, raised: BaseException | None = None) -> None:
             "flat": watch.first_answer is not None and watch.later.flat(watch.rested),
             **(watch.looking(watch.later.said, watch.faults) or {}),
             "executions": counts.executions,
+            "asked_bytes": counts.asked_bytes,
             "computations": [c.said() for c in sorted(computations, key=lambda c: -c.bytes())[:MOST_COMPUTATIONS]],
             "compile_seconds": round(counts.compile_seconds, 3),
             "import_seconds": round(watch.import_seconds, 3),
