@@ -14,42 +14,44 @@ import (
 // so, the answer is low.
 func TestJAXTimeLapse(t *testing.T) {
 	// The others are run every night.
-	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "keeps_losses", "counts_on_the_card"}
+	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "rarely_a_longer_one", "counts_on_the_card"}
 	const large = 64 * mib // the larger batch; the network that reads it makes as much again
 	for name, want := range map[string]struct {
 		confidence      estimator.Confidence
 		atLeast, atMost int64
 		says, prints    string
 	}{
-		"nothing_else":                 {estimator.High, 0, large, "to its end", "at its end 1000000"},
-		"evaluates_late":               {estimator.High, large, 4 * large, "to its end", ""},
-		"epochs":                       {estimator.High, large, 4 * large, "to its end", ""},
-		"a_later_phase":                {estimator.High, large, 6 * large, "to its end", ""},
-		"grows_by_a_test":              {estimator.High, large, 6 * large, "to its end", ""},
-		"counts_by_itself":             {estimator.High, large, 4 * large, "to its end", ""},
-		"counts_on_the_card":           {estimator.High, large, 4 * large, "", "at its end 60"},
-		"counts_what_was_left_out":     {estimator.Low, 0, 0, "values_bounded", ""},
-		"keeps_arrays":                 {estimator.Low, 0, 0, "memory_grows", ""},
-		"keeps_some":                   {estimator.Low, 0, 0, "memory_grows", ""},
-		"collects_on_the_host":         {estimator.Low, 0, 0, "would have put", ""},
-		"counts_and_collects":          {estimator.Low, 0, 0, "would have put", ""},
-		"keeps_losses":                 {estimator.Low, 0, 0, "memory_grows", ""},
-		"keeps_the_losses_of_an_epoch": {estimator.High, 0, large, "to its end", ""},
-		"never_ends":                   {estimator.Low, 0, 0, "phase_not_reached", ""},
-		"fails_later":                  {estimator.Low, 0, 0, "ValueError: too few", ""},
-		"over_a_loader":                {estimator.High, large, 4 * large, "to its end", "at its end"},
-		"over_a_numbered_loader":       {estimator.High, large, 4 * large, "to its end", "at its end 30000"},
-		"one_large_batch":              {estimator.High, large, 4 * large, "to its end", ""},
-		"over_places":                  {estimator.High, large, 4 * large, "to its end", "at its end"},
-		"over_settings":                {estimator.High, large, 4 * large, "", ""},
-		"by_what_is_in_it":             {estimator.Low, 0, 0, "phase_not_reached", ""},
-		"by_what_is_in_a_list":         {estimator.Low, 0, 0, "phase_not_reached", ""},
-		"endless_loader":               {estimator.High, large, 4 * large, "to its end", "at its end 1000000"},
-		"evaluates_within":             {estimator.High, large, 4 * large, "to its end", ""},
-		"slow_loader":                  {estimator.Low, 0, 0, "was not read to its end", ""},
-		"keeps_each":                   {estimator.Low, 0, 0, "memory_grows", ""},
-		"collects_each":                {estimator.Low, 0, 0, "would have put", ""},
-		"loader_fails":                 {estimator.Low, 0, 0, "ValueError: too few", ""},
+		"nothing_else":                    {estimator.High, 0, large, "to its end", "at its end 1000000"},
+		"evaluates_late":                  {estimator.High, large, 4 * large, "to its end", ""},
+		"epochs":                          {estimator.High, large, 4 * large, "to its end", ""},
+		"a_later_phase":                   {estimator.High, large, 6 * large, "to its end", ""},
+		"grows_by_a_test":                 {estimator.High, large, 6 * large, "to its end", ""},
+		"counts_by_itself":                {estimator.High, large, 4 * large, "to its end", ""},
+		"counts_on_the_card":              {estimator.High, large, 4 * large, "", "at its end 60"},
+		"counts_what_was_left_out":        {estimator.Low, 0, 0, "values_bounded", ""},
+		"keeps_arrays":                    {estimator.Low, 0, 0, "memory_grows", ""},
+		"keeps_some":                      {estimator.Low, 0, 0, "memory_grows", ""},
+		"collects_on_the_host":            {estimator.Low, 0, 0, "would have put", ""},
+		"counts_and_collects":             {estimator.Low, 0, 0, "would have put", ""},
+		"keeps_losses":                    {estimator.Low, 0, 0, "memory_grows", ""},
+		"keeps_the_losses_of_an_epoch":    {estimator.High, 0, large, "to its end", ""},
+		"never_ends":                      {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"fails_later":                     {estimator.Low, 0, 0, "ValueError: too few", ""},
+		"over_a_loader":                   {estimator.High, large, 4 * large, "to its end", "at its end"},
+		"over_a_numbered_loader":          {estimator.High, large, 4 * large, "to its end", "at its end 30000"},
+		"one_large_batch":                 {estimator.High, large, 4 * large, "to its end", ""},
+		"over_places":                     {estimator.High, large, 4 * large, "to its end", "at its end"},
+		"over_settings":                   {estimator.High, large, 4 * large, "", ""},
+		"by_what_is_in_it":                {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"rarely_a_longer_one":             {estimator.High, large, 4 * large, "to its end", ""},
+		"rarely_a_longer_one_on_the_card": {estimator.High, large, 4 * large, "to its end", ""},
+		"by_what_is_in_a_list":            {estimator.Low, 0, 0, "phase_not_reached", ""},
+		"endless_loader":                  {estimator.High, large, 4 * large, "to its end", "at its end 1000000"},
+		"evaluates_within":                {estimator.High, large, 4 * large, "to its end", ""},
+		"slow_loader":                     {estimator.Low, 0, 0, "was not read to its end", ""},
+		"keeps_each":                      {estimator.Low, 0, 0, "memory_grows", ""},
+		"collects_each":                   {estimator.Low, 0, 0, "would have put", ""},
+		"loader_fails":                    {estimator.Low, 0, 0, "ValueError: too few", ""},
 	} {
 		if !slices.Contains(always, name) && os.Getenv("GRESIZE_NIGHTLY") == "" {
 			continue

@@ -150,6 +150,22 @@ class Array:
         self.shape, self.dtype = shape, "float32"
 
 
+class Length(Array):
+    """One whole number that may be a length."""
+
+    __module__ = "numpy"
+    nbytes = 8
+
+    def __init__(self, number):
+        super().__init__(1)
+        self.dtype, self.number = types.SimpleNamespace(kind="i"), number
+
+    def max(self):
+        return self.number
+
+    sum = max
+
+
 class LoopsStub:
     """As much of the loops in time-lapse as one over items asks: its first turns, and those it is to go on to."""
 
@@ -192,6 +208,11 @@ class LoopsOverItems(unittest.TestCase):
         turns(loops, data)
         self.assertEqual(loops.items_of, {PLACE: 100})
 
+    def test_a_larger_whole_number_has_its_turn(self):
+        data = [{"x": Array(8, 4), "length": Length(5)} for _ in range(100)]
+        data[30], data[70] = {"x": Array(8, 4), "length": Length(4)}, {"x": Array(8, 4), "length": Length(6)}
+        self.assertEqual([data.index(item) for item in turns(LoopsStub([50, 10**6]), data)], [0, 1, 2, 3, 50, 70, 99])
+
     def test_what_was_not_read_is_a_doubt(self):
         loops = LoopsStub([10], seconds=0.0)
         self.assertEqual(len(turns(loops, [Array(8) for _ in range(100)])), 6)
@@ -231,6 +252,12 @@ class LoopsOverItems(unittest.TestCase):
         self.assertEqual(len(turns(loops, data)), 100)
         self.assertEqual(len(loops.faults), 1)
 
+    def test_a_fault_of_ours_loses_no_item(self):
+        loops, data = LoopsStub([50]), [Array(8) for _ in range(100)]
+        with mock.patch.object(loops_over_items.Items, "_note", side_effect=KeyError):
+            self.assertEqual(turns(loops, data), data)
+        self.assertEqual(len(loops.faults), 1)
+
     def test_one_that_would_begin_anew_has_ended(self):
         class Again:
             number = 0
@@ -247,7 +274,9 @@ class LoopsOverItems(unittest.TestCase):
         self.assertEqual(len(turns(LoopsStub([10**6]), Again())), 5)
 
     def test_kinds(self):
-        kind = loops_over_items.kind_of
+        def kind(value):
+            return loops_over_items.kind_of(value, [])
+
         self.assertEqual(kind({"x": Array(2, 3), "y": [1, 0.5]}), kind({"x": Array(2, 3), "y": [1, 0.7]}))
         for other in ({"x": Array(2, 4), "y": [1]}, {"x": Array(2, 3), "y": [2]}, {"z": Array(2, 3), "y": [1]}, [Array(2, 3), 1], {"x": Array(2, 3), "y": [1], "z": "a"}):
             self.assertNotEqual(kind({"x": Array(2, 3), "y": [1]}), kind(other))

@@ -302,7 +302,7 @@ static void *from_host_here(void *arguments)
 
 	if (!error && on_card(from->buffer, &a)) {
 		gv_array_moved(from->buffer, a.address, a.bytes);
-		gv_known_put(from->buffer, a.address, value, few_numbers(from, a.bytes, value));
+		gv_known_put(from->buffer, a.address, value, few_numbers(from, a.bytes, value), gv_known_age());
 	}
 	return error;
 }
@@ -364,7 +364,7 @@ static void note_known(const struct execute_arguments *e, const struct gv_result
 	for (unsigned i = 0; e->outputs && i < count; i++) {
 		const void *made = e->outputs[0][results[i].output];
 		if (on_card(made, &a) && a.bytes == (int64_t)results[i].bytes)
-			gv_known_put(made, a.address, results[i].value, results[i].bytes);
+			gv_known_put(made, a.address, results[i].value, results[i].bytes, results[i].age);
 	}
 }
 

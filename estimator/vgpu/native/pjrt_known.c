@@ -12,12 +12,19 @@ struct known {
 	const void *handle;
 	uint64_t address;
 	size_t bytes;
+	uint32_t age;
 	unsigned char value[GV_KNOWN_BYTES];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct known known[MAX_KNOWN];
 static unsigned count;
+static uint32_t age_now;
+
+uint32_t gv_known_age(void)
+{
+	return __atomic_load_n(&age_now, __ATOMIC_RELAXED);
+}
 
 static struct known *of_handle(const void *handle)
 {
@@ -28,7 +35,7 @@ static struct known *of_handle(const void *handle)
 	return NULL;
 }
 
-void gv_known_put(const void *handle, uint64_t address, const void *value, size_t bytes)
+void gv_known_put(const void *handle, uint64_t address, const void *value, size_t bytes, uint32_t age)
 {
 	struct known *k;
 
@@ -42,6 +49,7 @@ void gv_known_put(const void *handle, uint64_t address, const void *value, size_
 		k->handle = handle;
 		k->address = address;
 		k->bytes = bytes;
+		k->age = age;
 		memcpy(k->value, value, bytes);
 	}
 	pthread_mutex_unlock(&lock);
@@ -60,18 +68,35 @@ void gv_known_gone(const void *handle)
 
 /* ---- for the Python layer */
 
-/* gresize_pjrt_known copies the value of an array, by its handle or, where that is NULL, by its address, and returns its bytes: none where it is not known. */
-GV_EXPORT size_t gresize_pjrt_known(const void *handle, uint64_t address, unsigned char to[GV_KNOWN_BYTES])
+/*
+ * gresize_pjrt_known copies the value of an array, and its age, and returns its bytes: none where it is not known. It is found by its handle or, where that
+ * is NULL, by its address and only if no turns were left out since.
+ */
+GV_EXPORT size_t gresize_pjrt_known(const void *handle, uint64_t address, unsigned char to[GV_KNOWN_BYTES], uint32_t *age)
 {
 	size_t bytes = 0;
 
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < count && !bytes; i++) {
-		if (handle ? known[i].handle == handle : known[i].address == address) {
-			bytes = known[i].bytes;
-			memcpy(to, known[i].value, bytes);
+		const struct known *k = &known[i];
+		if (handle ? k->handle == handle : k->address == address && k->age == gv_known_age()) {
+			bytes = k->bytes;
+			*age = k->age;
+			memcpy(to, k->value, bytes);
 		}
 	}
 	pthread_mutex_unlock(&lock);
 	return bytes;
+}
+
+/* gresize_pjrt_left_out says that turns of the program were left out. */
+GV_EXPORT void gresize_pjrt_left_out(void)
+{
+	__atomic_add_fetch(&age_now, 1, __ATOMIC_RELAXED);
+}
+
+/* gresize_pjrt_age is the age of what the host puts on a card now. */
+GV_EXPORT uint32_t gresize_pjrt_age(void)
+{
+	return gv_known_age();
 }

@@ -5,16 +5,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Ages begin anew when the program's turns were left out: what was counted before them is too low from then on. */
+uint32_t gv_known_age(void);
+
 enum { GV_KNOWN_BYTES = 1024 };
 
-/* handle is XLA's name of the array, address where its memory is. Where there is no room any more, it is as one that is not known. */
-void gv_known_put(const void *handle, uint64_t address, const void *value, size_t bytes);
+/*
+ * handle is XLA's name of the array, address where its memory is, age that of the oldest of what it follows from. Where there is no room any more, it is as
+ * one that is not known.
+ */
+void gv_known_put(const void *handle, uint64_t address, const void *value, size_t bytes, uint32_t age);
 /* Nothing happens where it is not known. */
 void gv_known_gone(const void *handle);
 
 /* For an execution: the Python layer works out what it can of the results, from what is known of the arguments, and what it found is kept with the results. */
 struct gv_result {
-	uint32_t output, bytes;
+	uint32_t output, bytes, age;
 	unsigned char value[GV_KNOWN_BYTES];
 };
 

@@ -22,10 +22,10 @@ MOST_COMPUTATIONS = 4096
 
 
 class Counted:
-    """stale: whether turns were left out, so that what was counted on the card is less than in a real run."""
+    """Turns that are left out make what was counted before them less than in a real run: it is not known any more."""
 
-    def __init__(self, looking: Callable[..., Any], stale: Callable[[], bool]) -> None:
-        self.looking, self.stale = looking, stale
+    def __init__(self, looking: Callable[..., Any]) -> None:
+        self.looking = looking
         self.computations: dict[int, dict[int, stablehlo.Output]] = {}
         self.numbers = itertools.count(1)
         self.follow = pjrt.FOLLOW(self._follow)
@@ -47,6 +47,12 @@ class Counted:
         compiler.compile_or_get_cached = compile_or_get_cached
         layer.gresize_pjrt_follow(self.follow)
 
+    @staticmethod
+    def turns_left_out() -> None:
+        leave = getattr(native.library(), "gresize_pjrt_left_out", None)
+        if leave is not None:
+            leave()
+
     def learn(self, computation: Any) -> int:
         """The number of a computation that has plans, from 1; 0 where it has none."""
         if len(self.computations) >= MOST_COMPUTATIONS:
@@ -63,14 +69,18 @@ class Counted:
 
     def results(self, outputs: dict[int, stablehlo.Output], arguments: Any, count: int, to: Any, room: int) -> int:
         """Puts down what is known of an execution's results, and says how many there are."""
-        found = 0
-        known = {n: pjrt.known(arguments[n]) for n in {n for output in outputs.values() for n in output.given} if n < count and arguments[n]}
+        found, now = 0, native.library().gresize_pjrt_age()
+        values: dict[int, bytes] = {}
+        ages: dict[int, int] = {}
+        for n in {n for output in outputs.values() for n in output.given}:
+            if n < count and arguments[n]:
+                values[n], ages[n] = pjrt.known(arguments[n])
         for number, output in outputs.items():
-            if found == room or not all(known.get(n) for n in output.given):
+            if found == room or not all(values.get(n) for n in output.given):
                 continue
-            value = output.value(known)
+            value = output.value(values)
             if value is not None:
-                to[found].output, to[found].bytes = number, len(value)
+                to[found].output, to[found].bytes, to[found].age = number, len(value), min([ages[n] for n in output.given], default=now)
                 ctypes.memmove(to[found].value, value, len(value))
                 found += 1
         return found
@@ -78,9 +88,9 @@ class Counted:
     def read(self, array: Any, made_up: Any) -> Any:
         """What the program gets for an array in the place of what was made up for it, as an array of numpy; None where it is not known."""
         parts = getattr(array, "_arrays", ())
-        if not parts or made_up.dtype.kind not in "biu" or made_up.nbytes > pjrt.KNOWN_BYTES or self.stale():
+        if not parts or made_up.dtype.kind not in "biu" or made_up.nbytes > pjrt.KNOWN_BYTES:
             return None
-        value = pjrt.known(None, parts[0].unsafe_buffer_pointer())
+        value, _ = pjrt.known(None, parts[0].unsafe_buffer_pointer())
         if len(value) != made_up.nbytes:
             return None
         return sys.modules["numpy"].frombuffer(value, dtype=made_up.dtype).reshape(made_up.shape)

@@ -82,18 +82,18 @@ class Told:
 class Result(ctypes.Structure):
     """The value of one result of an execution; native/pjrt_known.h has the same."""
 
-    _fields_ = [("output", ctypes.c_uint32), ("bytes", ctypes.c_uint32), ("value", ctypes.c_ubyte * KNOWN_BYTES)]
+    _fields_ = [("output", ctypes.c_uint32), ("bytes", ctypes.c_uint32), ("age", ctypes.c_uint32), ("value", ctypes.c_ubyte * KNOWN_BYTES)]
 
 
 FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_uint, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.POINTER(Result), ctypes.c_uint)
 
 
-def known(handle: int | None, address: int = 0) -> bytes:
-    """The value of an array of few whole numbers, by its handle or by its address; empty where it is not known."""
-    room = (ctypes.c_ubyte * KNOWN_BYTES)()
+def known(handle: int | None, address: int = 0) -> tuple[bytes, int]:
+    """The value of an array of few whole numbers, and its age: by its handle or, if no turns were left out since, by its address; empty where it is not known."""
+    room, age = (ctypes.c_ubyte * KNOWN_BYTES)(), ctypes.c_uint32(0)
     ask = native.library().gresize_pjrt_known
     ask.restype = ctypes.c_size_t
-    return bytes(room[: ask(ctypes.c_void_p(handle), ctypes.c_uint64(address), room)])
+    return bytes(room[: ask(ctypes.c_void_p(handle), ctypes.c_uint64(address), room, ctypes.byref(age))]), age.value
 
 
 class Counts:

@@ -41,7 +41,8 @@ class Watch(watched.Watched):
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.later = later.Later(self, self.seconds, REST_CLOCK_SECONDS)
-        self.counted = counted.Counted(self.looking, self.later.left_out)
+        self.counted = counted.Counted(self.looking)
+        self.later.loops.left_out = self.counted.turns_left_out
         self.reads = reads.Reads(self.counted)
         self.first_answer: Any = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)

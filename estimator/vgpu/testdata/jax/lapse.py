@@ -231,6 +231,22 @@ def by_what_is_in_it():
         params, loss = train_step(params, rows(int(batch["length"].max())))
 
 
+def rarely_a_longer_one():
+    params = start()
+    lengths = np.full(100_000, BATCH)
+    lengths[70_000] = ROWS
+    for batch in [{"length": np.full(4, length)} for length in lengths]:
+        params, loss = train_step(params, rows(int(batch["length"].max())))
+
+
+def rarely_a_longer_one_on_the_card():
+    params = start()
+    lengths = np.full(100_000, BATCH)
+    lengths[70_000] = ROWS
+    for batch in [np.full(4, length) for length in lengths]:
+        params, loss = train_step(params, rows(int(jnp.max(jax.device_put(batch)))))
+
+
 def keeps_losses():
     params, losses = start(), []
     for epoch in range(200):

@@ -67,7 +67,8 @@ class Loops:
         self.kept: list[str] = []  # in words: lists into which turns that were left out would have put arrays
         self.lengths: tuple[dict[int, int], int] | None = None  # of the lists that a training which counts by itself began with, and at which of its steps
         self.begun = 0  # loops, and passes over loaders, in time-lapse
-        self.left_out = False
+        self.times_left_out = 0  # turns that follow one another count once
+        self.left_out: Callable[[], None] = _nobody_asks
         self.unsettled = False  # of some loop not all kinds of turns came, or each was another
         self.visits = {}  # place of a loop -> how often it was gone through in time-lapse
         self.variants, self.most_variants = 0, MOST_VARIANTS  # of computations that large arrays go through: another one of the same name, where that is told
@@ -111,6 +112,7 @@ class Loops:
         if self.lengths is None or counters.trainings > trainings:
             self.lengths = kept_on_host.lengths(program_counters.running(frame)), self.steps
         elif counters.left_out_steps > left_out:
+            self.left_out()
             self._keeps(self.lengths[0], program_counters.running(frame), self.steps - self.lengths[1], counters.left_out_steps)
 
     def _are_free(self):
@@ -222,7 +224,8 @@ class Loops:
                 if run >= self.first_turns and time.process_time() > until or (outer or run >= self.first_turns) and self.lapse.quiet(SOON):
                     break
             if turn < count:
-                self.left_out, self.counters.cut = True, self.counters.cut or outer
+                self._leave_out()
+                self.counters.cut = self.counters.cut or outer
                 if lengths is not None and items is None:
                     self.looking(self._keeps, lengths, program_counters.running(sys._getframe(2)), run, count - turn)
                 for value in self._landings(notes, turn, count, outer, left, items):
@@ -234,6 +237,10 @@ class Loops:
             self.going = [other for other in self.going if other is not notes]
             self.inner = [other for other in self.inner if other is not stands]
             self.around = [other for other in self.around if other is not leaving]
+
+    def _leave_out(self):
+        self.times_left_out += 1
+        self.left_out()
 
     def places(self) -> set[Place]:
         """(file, line) of the program's tests that had either answer."""
@@ -257,7 +264,7 @@ class Loops:
 
     def left_out_turns(self) -> bool:
         """Whether turns were left out."""
-        return self.left_out or self.counters.left_out_steps > 0
+        return self.times_left_out > 0 or self.counters.left_out_steps > 0
 
     def due(self) -> set[Place]:
         """(file, line) where numbers are reckoned that later turns would make larger."""
@@ -303,6 +310,8 @@ class Loops:
                     break
                 if reached != at:
                     at, question, answer = reached, None, None
+            if at > turn:
+                self._leave_out()
             if at > turn and not outer and self.within is None:
                 self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             if outer:
@@ -340,6 +349,10 @@ class _Left:
         while outer is not None and each > 0 and outer.bytes() >= STAYS_SHARE * each:
             times, outer = times * max(outer.count, 1), outer.outer
         return times
+
+
+def _nobody_asks():
+    pass
 
 
 def _is_compiled(value):

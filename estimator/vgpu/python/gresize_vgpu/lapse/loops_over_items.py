@@ -1,8 +1,8 @@
 """Loops over anything but a range, in time-lapse: the batches of a loader, a list, what a generator gives.
 
 From the first step in one of its turns on, a loop goes through its items by way of here. A turn is left out if its item is like those that had turns: arrays of the same
-shapes, and the same of all else. What is left out is read all the same, to the end of the loop where there is time for that, so that an item of another kind has
-its turn, and so has the last.
+shapes, and the same of all else; and if its whole numbers, which may be lengths, are no larger than those. What is left out is read all the same, to the end of the loop
+where there is time for that, so that an item of another kind has its turn, and so has the last.
 """
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ OF_A_KIND = 2
 NEWS_SECONDS = 0.25
 MOST_KINDS = 4096
 MOST_ENTRIES, DEEPEST = 256, 5
+# Whole numbers of a larger array are data: words, pictures.
+MOST_NUMBERS_BYTES = 1 << 16
 # So many items tell which of their parts count them.
 COUNTED = 3
 # What only counts is no loader.
@@ -52,6 +54,7 @@ class Items:
         self.loops, self.iterator, self.place = loops, iterator, place
         self.notes: Any = None
         self.kinds: dict[Any, int] = {}  # of items -> how many had a turn
+        self.most: dict[Any, list[int]] = {}  # kind -> the largest of its whole numbers, and their sum, for each of its arrays
         self.next = 0  # the turn whose item is read next
         self.given = 0
         self.held: list[Any] = []  # what is read, and has its turn next
@@ -96,9 +99,12 @@ class Items:
         item = self._own()
         if item is END:
             return END
+        self.held.append(item)  # for whom takes the next after a fault of what follows
         self.given += 1
         self._note(item)
-        return self._numbered(item, int(turn))
+        numbered = self._numbered(item, int(turn))
+        self.held.pop()
+        return numbered
 
     def _own(self):
         """The next item, or that there is none."""
@@ -167,13 +173,18 @@ class Items:
         return self.next - 1
 
     def _is_new(self, item):
-        return self.kinds.get(self._kind(item), 0) < OF_A_KIND
+        kind, numbers = self._kind(item)
+        return self.kinds.get(kind, 0) < OF_A_KIND or self._is_larger(kind, numbers)
+
+    def _is_larger(self, kind, numbers):
+        return any(map(operator.gt, numbers, self.most.get(kind, numbers)))
 
     def _note(self, item):
-        kind = self._kind(item)
-        self.was_known = kind in self.kinds
-        if len(self.kinds) < MOST_KINDS:
+        kind, numbers = self._kind(item)
+        self.was_known = kind in self.kinds and not self._is_larger(kind, numbers)
+        if kind in self.kinds or len(self.kinds) < MOST_KINDS:
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
+            self.most[kind] = list(map(max, numbers, self.most.get(kind, numbers)))
         if self.first is not None and self.notes is not None:
             self.first.append([part if type(part) is int else None for part in item] if type(item) is tuple else [])  # what else is in it is not kept
             if len(self.first) == COUNTED:
@@ -192,7 +203,8 @@ class Items:
     def _kind(self, item):
         if self.counts:
             item = tuple(part for place, part in enumerate(item) if place not in self.counts)
-        return kind_of(item)
+        numbers: list[int] = []
+        return kind_of(item, numbers), numbers
 
     def _numbered(self, item, turn):
         if not self.counts:
@@ -203,8 +215,8 @@ class Items:
         return tuple(parts)
 
 
-def kind_of(value: Any, depth: int = 0) -> Any:
-    """What two items have in common that take the same; of what is not known, nothing has."""
+def kind_of(value: Any, numbers: list[int], depth: int = 0) -> Any:
+    """What two items have in common that take the same; of what is not known, nothing has. The largest of the whole numbers of an array, and their sum, go to numbers."""
     if value is None or type(value) in (int, bool, str, bytes):
         return type(value), value
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
@@ -213,6 +225,8 @@ def kind_of(value: Any, depth: int = 0) -> Any:
     if shape is not None and dtype is not None and not isinstance(value, type):
         if getattr(dtype, "kind", "") == "O" or shape == () and type(value).__module__ == "numpy":
             return object() if getattr(dtype, "kind", "") == "O" else (type(value), value.item())
+        if type(value).__module__ == "numpy" and getattr(dtype, "kind", "-") in "iub" and 0 < value.nbytes <= MOST_NUMBERS_BYTES:
+            numbers += [int(value.max()), int(value.sum())]
         return type(value), tuple(shape), str(dtype)
     if depth >= DEEPEST:
         return object()
@@ -224,7 +238,7 @@ def kind_of(value: Any, depth: int = 0) -> Any:
         entries = [(name, getattr(value, name, None)) for name in type(value).__dataclass_fields__]
     else:
         return object()
-    return (type(value),) + tuple((kind_of(k, depth + 1), kind_of(v, depth + 1)) for k, v in entries) if len(entries) <= MOST_ENTRIES else object()
+    return (type(value),) + tuple((kind_of(k, numbers, depth + 1), kind_of(v, numbers, depth + 1)) for k, v in entries) if len(entries) <= MOST_ENTRIES else object()
 
 
 def _on_card(value):
