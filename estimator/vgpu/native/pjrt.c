@@ -357,12 +357,12 @@ static void note_results(const struct execute_arguments *e, unsigned number, uin
 	}
 }
 
-static void note_known(const struct execute_arguments *e, const struct gv_result *results, unsigned count)
+static void note_known(const struct execute_arguments *e, uint64_t outputs, const struct gv_result *results, unsigned count)
 {
 	struct array a;
 
 	for (unsigned i = 0; e->outputs && i < count; i++) {
-		const void *made = e->outputs[0][results[i].output];
+		const void *made = results[i].output < outputs ? e->outputs[0][results[i].output] : NULL;
 		if (on_card(made, &a) && a.bytes == (int64_t)results[i].bytes)
 			gv_known_put(made, a.address, results[i].value, results[i].bytes, results[i].age);
 	}
@@ -444,7 +444,7 @@ static void *execute_here(void *arguments)
 	error = execute(arguments);
 	if (!error) {
 		note_results(e, number, seen.outputs);
-		note_known(e, results, known);
+		note_known(e, seen.outputs, results, known);
 	}
 	gv_execution(GV_EXECUTION_ENDS, number, seen.temporary_bytes, 0);
 	pthread_mutex_lock(&lock);
@@ -546,12 +546,17 @@ static void *compile_here(void *arguments)
 
 static void *destroy_here(void *arguments)
 {
+	const void *loaded = ((struct destroy_arguments *)arguments)->executable;
 	struct computation *c;
+	unsigned *plan;
 
 	pthread_mutex_lock(&lock);
-	c = of_executable(((struct destroy_arguments *)arguments)->executable);
+	c = of_executable(loaded);
 	if (c)
 		c->loaded = NULL;
+	plan = plan_of(loaded);
+	if (plan)
+		*plan = 0;
 	pthread_mutex_unlock(&lock);
 	return destroy(arguments);
 }

@@ -10,7 +10,7 @@ import functools
 import itertools
 import sys
 
-from gresize_vgpu.process import native
+from gresize_vgpu.process import guard, native
 
 from . import pjrt, stablehlo
 
@@ -21,11 +21,19 @@ if TYPE_CHECKING:  # types cost nothing at run time
 MOST_COMPUTATIONS = 4096
 
 
+def attempt(function: Callable[..., Any], *args: Any) -> Any:
+    """None after a fault of ours: the number is not known then, so the program gets one that is made up, which is a doubt of its own."""
+    try:
+        return function(*args)
+    except Exception:
+        guard.complain()
+        return None
+
+
 class Counted:
     """Turns that are left out make what was counted before them less than in a real run: it is not known any more."""
 
-    def __init__(self, looking: Callable[..., Any]) -> None:
-        self.looking = looking
+    def __init__(self) -> None:
         self.computations: dict[int, dict[int, stablehlo.Output]] = {}
         self.numbers = itertools.count(1)
         self.follow = pjrt.FOLLOW(self._follow)
@@ -38,7 +46,7 @@ class Counted:
 
         @functools.wraps(original)
         def compile_or_get_cached(backend: Any, computation: Any, *args: Any, **kwargs: Any) -> Any:
-            layer.gresize_pjrt_compiles(self.looking(self.learn, computation) or 0)
+            layer.gresize_pjrt_compiles(attempt(self.learn, computation) or 0)
             try:
                 return original(backend, computation, *args, **kwargs)
             finally:
@@ -65,7 +73,7 @@ class Counted:
         return number
 
     def _follow(self, number, arguments, count, to, room):
-        return self.looking(self.results, self.computations[number], arguments, count, to, room) or 0
+        return attempt(self.results, self.computations[number], arguments, count, to, room) or 0
 
     def results(self, outputs: dict[int, stablehlo.Output], arguments: Any, count: int, to: Any, room: int) -> int:
         """Puts down what is known of an execution's results, and says how many there are."""
@@ -85,12 +93,15 @@ class Counted:
                 found += 1
         return found
 
-    def read(self, array: Any, made_up: Any) -> Any:
-        """What the program gets for an array in the place of what was made up for it, as an array of numpy; None where it is not known."""
+    def read(self, array: Any, unknown: Any) -> Any:
+        """What the program gets for an array that no kernel computed, as one of numpy; None where it is not known. unknown is what was read of it."""
+        return attempt(self._read, array, unknown)
+
+    def _read(self, array, unknown):
         parts = getattr(array, "_arrays", ())
-        if not parts or made_up.dtype.kind not in "biu" or made_up.nbytes > pjrt.KNOWN_BYTES:
+        if not parts or unknown.dtype.kind not in "biu" or unknown.nbytes > pjrt.KNOWN_BYTES:
             return None
         value, _ = pjrt.known(None, parts[0].unsafe_buffer_pointer())
-        if len(value) != made_up.nbytes:
+        if len(value) != unknown.nbytes:
             return None
-        return sys.modules["numpy"].frombuffer(value, dtype=made_up.dtype).reshape(made_up.shape)
+        return sys.modules["numpy"].frombuffer(value, dtype=unknown.dtype).reshape(unknown.shape)

@@ -106,7 +106,7 @@ class Output:
         with numpy.errstate(all="ignore"):
             try:
                 result = self.plan.evaluate(values, [MOST_EVALUATED])[0]
-            except NotFollowed:
+            except (NotFollowed, TypeError, ValueError, IndexError):  # numpy may refuse what XLA defines
                 return None
         return bytes(numpy.ascontiguousarray(numpy.broadcast_to(result, shape), dtype=kind).tobytes())
 
@@ -327,9 +327,11 @@ def _text(attribute):
 
 
 def _numbers(attribute):
-    """Of a list as of one: array<i64: 0, 1>, 4 : i64."""
-    text = re.sub(r"^(array|dense)<(i\d+:)?|: (tensor<.*>|i\d+)$", "", str(attribute))
-    return [int(n) for n in re.findall(r"-?\d+", text)]
+    """Of a list as of one: array<i64: 0, 1>, dense<[0, 1]> : tensor<2xi64>, dense<1> : tensor<2xi64>, 4 : i64."""
+    text = str(attribute)
+    numbers = [int(n) for n in re.findall(r"-?\d+", re.sub(r"^(array<i\d+:?|dense<)|: (tensor<.*>|i\d+)$", "", text))]
+    alike = re.search(r": tensor<(\d+)xi", text)
+    return numbers * int(alike[1]) if alike is not None and len(numbers) == 1 else numbers
 
 
 def _constant(attribute):

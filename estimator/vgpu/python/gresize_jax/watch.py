@@ -41,7 +41,7 @@ class Watch(watched.Watched):
         self.wanted_steps = settings.number("GRESIZE_PROBE_STEPS", DEFAULT_STEPS, int)
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.later = later.Later(self, self.seconds, REST_CLOCK_SECONDS)
-        self.counted = counted.Counted(self.looking)
+        self.counted = counted.Counted()
         self.later.loops.left_out = self.counted.turns_left_out
         self.reads = reads.Reads(self.counted)
         self.first_answer: Any = None  # when: by the clock, and of the processor
@@ -153,7 +153,7 @@ def start(import_seconds: float) -> None:
     guard.quietly(watch.reads.hook, sys.modules["jax._src.array"])
     guard.quietly(arrays.NAMES.hook, sys.modules["jax._src.compiler"])
     watch.looking(watch.later.hook, sys.modules["jax._src.compiler"])
-    watch.looking(watch.counted.hook, sys.modules["jax._src.compiler"])
+    guard.quietly(watch.counted.hook, sys.modules["jax._src.compiler"])
     guard.quietly(processes.hook, watch.reads.silently)
     atexit.register(guard.quietly, watch.finish)
     os.register_at_fork(after_in_child=watch.after_fork)
