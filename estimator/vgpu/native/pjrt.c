@@ -302,7 +302,7 @@ static void *from_host_here(void *arguments)
 
 	if (!error && on_card(from->buffer, &a)) {
 		gv_array_moved(from->buffer, a.address, a.bytes);
-		gv_known_put(from->buffer, a.address, value, few_numbers(from, a.bytes, value), gv_known_age());
+		gv_known_put(from->buffer, a.address, value, few_numbers(from, a.bytes, value), gv_known_age(), (struct gv_origin){0, 0});
 	}
 	return error;
 }
@@ -357,14 +357,14 @@ static void note_results(const struct execute_arguments *e, unsigned number, uin
 	}
 }
 
-static void note_known(const struct execute_arguments *e, uint64_t outputs, const struct gv_result *results, unsigned count)
+static void note_known(const struct execute_arguments *e, uint64_t outputs, unsigned plan, const struct gv_result *results, unsigned count)
 {
 	struct array a;
 
 	for (unsigned i = 0; e->outputs && i < count; i++) {
 		const void *made = results[i].output < outputs ? e->outputs[0][results[i].output] : NULL;
 		if (on_card(made, &a) && a.bytes == (int64_t)results[i].bytes)
-			gv_known_put(made, a.address, results[i].value, results[i].bytes, results[i].age);
+			gv_known_put(made, a.address, results[i].value, results[i].bytes, results[i].age, (struct gv_origin){plan, results[i].output});
 	}
 }
 
@@ -444,7 +444,7 @@ static void *execute_here(void *arguments)
 	error = execute(arguments);
 	if (!error) {
 		note_results(e, number, seen.outputs);
-		note_known(e, seen.outputs, results, known);
+		note_known(e, seen.outputs, plan, results, known);
 	}
 	gv_execution(GV_EXECUTION_ENDS, number, seen.temporary_bytes, 0);
 	pthread_mutex_lock(&lock);

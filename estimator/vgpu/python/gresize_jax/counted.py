@@ -18,7 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable
 
-MOST_COMPUTATIONS = 4096
+MOST_COMPUTATIONS, MOST_COUNTERS = 4096, 256
+# A counter is one that rose by the same at so many turns.
+COUNTED_TURNS = 5
 
 
 def attempt(function: Callable[..., Any], *args: Any) -> Any:
@@ -30,13 +32,30 @@ def attempt(function: Callable[..., Any], *args: Any) -> Any:
         return None
 
 
+class Counter:
+    """What a result of a computation came to at the last turns of a loop, the latest last."""
+
+    def __init__(self) -> None:
+        self.turns: list[int] = []
+
+    def turned(self, value: int) -> None:
+        self.turns = self.turns[1 - COUNTED_TURNS :] + [value]
+
+    def each(self) -> int:
+        """How much more it is at each turn; 0 where that is not always the same."""
+        more = {after - before for before, after in zip(self.turns, self.turns[1:])}
+        return more.pop() if len(more) == 1 and len(self.turns) == COUNTED_TURNS else 0
+
+
 class Counted:
-    """Turns that are left out make what was counted before them less than in a real run: it is not known any more."""
+    """Turns that are left out make what was counted before them less than in a real run. A counter is set forward, and what else followed from such is not known any more."""
 
     def __init__(self) -> None:
         self.computations: dict[int, dict[int, stablehlo.Output]] = {}
         self.numbers = itertools.count(1)
         self.follow = pjrt.FOLLOW(self._follow)
+        self.latest: dict[tuple[int, int], tuple[int, dict[int, bytes]]] = {}  # (computation, output) -> the single number that it is, and the arguments that it follows from
+        self.loops: dict[int, dict[tuple[int, int], Counter]] = {}
 
     def hook(self, compiler: Any) -> None:
         layer = native.library()
@@ -55,11 +74,32 @@ class Counted:
         compiler.compile_or_get_cached = compile_or_get_cached
         layer.gresize_pjrt_follow(self.follow)
 
-    @staticmethod
-    def turns_left_out() -> None:
-        leave = getattr(native.library(), "gresize_pjrt_left_out", None)
-        if leave is not None:
-            leave()
+    def turned(self, loop: Any) -> None:
+        """A turn of a loop in time-lapse was run."""
+        counters = self.loops.setdefault(id(loop), {})
+        for place, (value, _) in list(self.latest.items()):
+            counters.setdefault(place, Counter()).turned(value)
+
+    def left_out(self, loop: Any, turns: int) -> None:
+        layer = native.library()
+        if hasattr(layer, "gresize_pjrt_left_out"):
+            layer.gresize_pjrt_left_out()
+            for place, counter in list(self.loops.get(id(loop), {}).items()):
+                attempt(self._set_forward, layer, place, counter, turns)
+
+    def _set_forward(self, layer, place, counter, turns):
+        value, given = self.latest[place]
+        output, each = self.computations[place[0]][place[1]], counter.each()
+        later = value + each * turns
+        if not each or not turns or value != counter.turns[-1] or not output.fits(later):
+            return
+        for number in output.counted_from():
+            before = output.packed(later - value + output.unpacked(given[number]))
+            if output.value({**given, number: before}) == output.packed(later):  # it counts on as far as that
+                layer.gresize_pjrt_set_forward(*place, output.packed(value), output.packed(later), len(before))
+                self.latest[place] = later, {**given, number: before}
+                counter.turns = [later - each * n for n in range(COUNTED_TURNS)][::-1]
+                break
 
     def learn(self, computation: Any) -> int:
         """The number of a computation that has plans, from 1; 0 where it has none."""
@@ -73,10 +113,11 @@ class Counted:
         return number
 
     def _follow(self, number, arguments, count, to, room):
-        return attempt(self.results, self.computations[number], arguments, count, to, room) or 0
+        return attempt(self.results, number, arguments, count, to, room) or 0
 
-    def results(self, outputs: dict[int, stablehlo.Output], arguments: Any, count: int, to: Any, room: int) -> int:
+    def results(self, computation: int, arguments: Any, count: int, to: Any, room: int) -> int:
         """Puts down what is known of an execution's results, and says how many there are."""
+        outputs = self.computations[computation]
         found, now = 0, native.library().gresize_pjrt_age()
         values: dict[int, bytes] = {}
         ages: dict[int, int] = {}
@@ -91,6 +132,8 @@ class Counted:
                 to[found].output, to[found].bytes, to[found].age = number, len(value), min([ages[n] for n in output.given], default=now)
                 ctypes.memmove(to[found].value, value, len(value))
                 found += 1
+                if output.counted_from() and (len(self.latest) < MOST_COUNTERS or (computation, number) in self.latest):
+                    self.latest[(computation, number)] = output.unpacked(value), {n: values[n] for n in output.given}
         return found
 
     def read(self, array: Any, unknown: Any) -> Any:

@@ -93,6 +93,22 @@ class Output:
         self.numpy, self.plan, self.kinds, self.kind = numpy, plan, kinds, kind
         self.given = sorted(kinds)
 
+    def counted_from(self) -> list[int]:
+        """The arguments that a single whole number may be one more than: those of its own type."""
+        shape, kind = self.kind
+        single = {n for n, (of, _) in self.kinds.items() if self.numpy.prod(of, dtype=int) == 1}
+        return [n for n in self.given if n in single and self.kinds[n][1] == kind] if kind.kind in "iu" and self.numpy.prod(shape, dtype=int) == 1 else []
+
+    def fits(self, number: int) -> bool:
+        limits = self.numpy.iinfo(self.kind[1])
+        return bool(limits.min <= number <= limits.max)
+
+    def packed(self, number: int) -> bytes:
+        return bytes(self.numpy.array(number, dtype=self.kind[1]).tobytes())
+
+    def unpacked(self, value: bytes) -> int:
+        return int(self.numpy.frombuffer(value, dtype=self.kind[1])[0])
+
     def value(self, given: dict[int, bytes]) -> bytes | None:
         """None where the arguments are others than those that were compiled for, or the way to it is too long."""
         numpy = self.numpy

@@ -42,7 +42,7 @@ class Watch(watched.Watched):
         self.seconds = settings.number("GRESIZE_PROBE_SECONDS", DEFAULT_SECONDS, float)
         self.later = later.Later(self, self.seconds, REST_CLOCK_SECONDS)
         self.counted = counted.Counted()
-        self.later.loops.left_out = self.counted.turns_left_out
+        self.later.loops.asks = self.counted
         self.reads = reads.Reads(self.counted)
         self.first_answer: Any = None  # when: by the clock, and of the processor
         self.newest = (0.0, 0.0)

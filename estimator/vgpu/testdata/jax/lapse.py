@@ -90,6 +90,24 @@ def counts_what_was_left_out():
     for turn in range(1_000_000):
         params, loss = train_step(params, rows(BATCH))
         step = step + 1
+    evaluate(params, rows(ROWS))
+    print("at its end", int(step))
+
+
+def larger_by_the_cards_counter():
+    params, step = start(), jnp.int32(0)
+    for epoch in range(20):
+        for batch in Loader(5000):
+            params, loss = train_step(params, rows(ROWS if int(step) > 70_000 else BATCH))
+            step = step + 1
+    print("at its end", int(step))
+
+
+def counts_round():
+    params, step = start(), jnp.int32(0)
+    for turn in range(1_000_000):
+        params, loss = train_step(params, rows(BATCH))
+        step = (step + 1) % 1000
     if int(step) > 50:
         evaluate(params, rows(ROWS))
 

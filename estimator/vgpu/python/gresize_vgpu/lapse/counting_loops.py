@@ -68,7 +68,7 @@ class Loops:
         self.lengths: tuple[dict[int, int], int] | None = None  # of the lists that a training which counts by itself began with, and at which of its steps
         self.begun = 0  # loops, and passes over loaders, in time-lapse
         self.times_left_out = 0  # turns that follow one another count once
-        self.left_out: Callable[[], None] = _nobody_asks
+        self.asks: Any = _NobodyAsks()
         self.unsettled = False  # of some loop not all kinds of turns came, or each was another
         self.visits = {}  # place of a loop -> how often it was gone through in time-lapse
         self.variants, self.most_variants = 0, MOST_VARIANTS  # of computations that large arrays go through: another one of the same name, where that is told
@@ -112,7 +112,7 @@ class Loops:
         if self.lengths is None or counters.trainings > trainings:
             self.lengths = kept_on_host.lengths(program_counters.running(frame)), self.steps
         elif counters.left_out_steps > left_out:
-            self.left_out()
+            self.asks.left_out(None, 0)
             self._keeps(self.lengths[0], program_counters.running(frame), self.steps - self.lengths[1], counters.left_out_steps)
 
     def _are_free(self):
@@ -215,6 +215,7 @@ class Loops:
                 begun = self.begun
                 self.looking(left.turn)
                 yield notes.number(turn)
+                self.looking(self.asks.turned, notes)
                 turn, run = turn + 1, run + 1
                 if not outer and self.begun != begun:
                     outer, until = True, begin + OUTER_SHARE * seconds
@@ -224,8 +225,7 @@ class Loops:
                 if run >= self.first_turns and time.process_time() > until or (outer or run >= self.first_turns) and self.lapse.quiet(SOON):
                     break
             if turn < count:
-                self._leave_out()
-                self.counters.cut = self.counters.cut or outer
+                self.times_left_out, self.counters.cut = self.times_left_out + 1, self.counters.cut or outer
                 if lengths is not None and items is None:
                     self.looking(self._keeps, lengths, program_counters.running(sys._getframe(2)), run, count - turn)
                 for value in self._landings(notes, turn, count, outer, left, items):
@@ -237,10 +237,6 @@ class Loops:
             self.going = [other for other in self.going if other is not notes]
             self.inner = [other for other in self.inner if other is not stands]
             self.around = [other for other in self.around if other is not leaving]
-
-    def _leave_out(self):
-        self.times_left_out += 1
-        self.left_out()
 
     def places(self) -> set[Place]:
         """(file, line) of the program's tests that had either answer."""
@@ -311,7 +307,7 @@ class Loops:
                 if reached != at:
                     at, question, answer = reached, None, None
             if at > turn:
-                self._leave_out()
+                self.looking(self.asks.left_out, notes, at - turn)
             if at > turn and not outer and self.within is None:
                 self.looking(self.counters.set_forward, program_counters.running(sys._getframe(2)), at - turn - 1)  # what is asked behind its step is of the turn before
             if outer:
@@ -320,6 +316,7 @@ class Loops:
             steps, turn = self.steps, at
             for _ in range(TURNS_AFTER):
                 yield notes.number(turn)
+                self.looking(self.asks.turned, notes)
                 turn += 1
                 if turn >= count or self.steps >= steps + (1 if outer else STEPS_AFTER):
                     break
@@ -331,6 +328,8 @@ class Loops:
                 question.missed += 1
             if notes.rose(question, answer, self.looking(self.counters.risen, levels) or 0):
                 self.rising[question.place[:2]] = question.rise[answer] / turn_numbers.MOST_OF_A_KIND * notes.times(question, answer)
+        if turn < count:
+            self.looking(self.asks.left_out, notes, 0)
         self.unsettled = self.unsettled or notes.given_up
 
 
@@ -351,8 +350,14 @@ class _Left:
         return times
 
 
-def _nobody_asks():
-    pass
+class _NobodyAsks:
+    """Who is told of the turns of loops in time-lapse, by what was noted of the loop."""
+
+    def turned(self, loop: Any) -> None:
+        """One was run."""
+
+    def left_out(self, loop: Any, turns: int) -> None:
+        """So many of a loop's come next that are not run; 0 where that is not known. What counts by itself has no loop."""
 
 
 def _is_compiled(value):
