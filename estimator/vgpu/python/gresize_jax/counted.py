@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable
 
-MOST_COMPUTATIONS, MOST_COUNTERS = 4096, 256
+MOST_COMPUTATIONS, MOST_COUNTERS, MOST_LOOPS = 4096, 256, 64
 # A counter is one that rose by the same at so many turns.
 COUNTED_TURNS = 5
 
@@ -76,7 +76,9 @@ class Counted:
 
     def turned(self, loop: Any) -> None:
         """A turn of a loop in time-lapse was run."""
-        counters = self.loops.setdefault(id(loop), {})
+        counters = self.loops[id(loop)] = self.loops.pop(id(loop), {})  # the last, so that the first is the one that has not turned for longest
+        if len(self.loops) > MOST_LOOPS:
+            del self.loops[next(iter(self.loops))]
         for place, (value, _) in list(self.latest.items()):
             counters.setdefault(place, Counter()).turned(value)
 
