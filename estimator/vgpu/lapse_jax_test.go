@@ -14,7 +14,7 @@ import (
 // so, the answer is low.
 func TestJAXTimeLapse(t *testing.T) {
 	// The others are run every night.
-	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "by_what_is_in_it", "rarely_a_longer_one", "counts_on_the_card"}
+	always := []string{"nothing_else", "evaluates_late", "a_later_phase", "counts_by_itself", "keeps_some", "collects_on_the_host", "over_a_loader", "rarely_a_longer_one", "counts_on_the_card"}
 	const large = 64 * mib // the larger batch; the network that reads it makes as much again
 	for name, want := range map[string]struct {
 		confidence      estimator.Confidence
