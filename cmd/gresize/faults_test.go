@@ -86,18 +86,6 @@ func newTrial(t *testing.T, prepare func(lib string), env func(lib string) []str
 	return tr
 }
 
-// again asks without a fault and without whatever listens, and keeps the smaller figure: of a run that computes beside the program two are not equal to the byte.
-func (tr *trial) again() {
-	tr.t.Helper()
-	e, text := tr.ask(tr.library(func(string) {}))
-	now, ok := e.Largest()
-	if !ok {
-		tr.t.Fatalf("without a fault: %+v %s", e, text)
-	}
-	tr.sound.ComfortableBytes = min(tr.sound.ComfortableBytes, now.ComfortableBytes)
-	tr.sound.ComfortableHighBytes = min(tr.sound.ComfortableHighBytes, now.ComfortableHighBytes)
-}
-
 // withNothing is the environment of a run that needs none of its own.
 func withNothing(string) []string { return nil }
 

@@ -75,10 +75,9 @@ func TestPlantedFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 			tr := newTrial(t, hear(t, ""), withNothing, program.python, path)
-			if name == "JAX" {
-				for range 3 {
-					tr.again()
-				}
+			if name == "JAX" { // XLA gives memory back when its threads come to it, so no two runs are the same to the byte
+				tr.sound.ComfortableBytes -= 1 << 20
+				tr.sound.ComfortableHighBytes -= 1 << 20
 			}
 			var entered []string
 			for _, seam := range seamsOf(t) {

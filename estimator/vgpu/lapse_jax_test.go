@@ -30,6 +30,7 @@ func TestJAXTimeLapse(t *testing.T) {
 		"counts_on_the_card":              {estimator.High, large, 4 * large, "", "at its end 60"},
 		"counts_what_was_left_out":        {estimator.High, large, 4 * large, "to its end", "at its end 1000000"},
 		"larger_by_the_cards_counter":     {estimator.High, large, 4 * large, "to its end", "at its end 100020"},
+		"larger_by_the_cards_stage":       {estimator.High, large, 6 * large, "to its end", "at its end 100000"},
 		"counts_round":                    {estimator.Low, 0, 0, "values_bounded", ""},
 		"keeps_arrays":                    {estimator.Low, 0, 0, "memory_grows", ""},
 		"keeps_some":                      {estimator.Low, 0, 0, "memory_grows", ""},

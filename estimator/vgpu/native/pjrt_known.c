@@ -97,13 +97,16 @@ GV_EXPORT void gresize_pjrt_left_out(void)
 	__atomic_add_fetch(&age_now, 1, __ATOMIC_RELAXED);
 }
 
-/* gresize_pjrt_set_forward gives the arrays of an origin that have one value another one: what they would have if the turns that were left out had been run. */
+/*
+ * gresize_pjrt_set_forward gives the arrays of an origin that have one value another one: what they would have if the turns had been run that were said to be
+ * left out just now. What was too low before them stays so.
+ */
 GV_EXPORT void gresize_pjrt_set_forward(uint32_t plan, uint32_t output, const unsigned char *from, const unsigned char *to, size_t bytes)
 {
 	pthread_mutex_lock(&lock);
 	for (unsigned i = 0; i < count; i++) {
 		struct known *k = &known[i];
-		if (k->origin.plan == plan && k->origin.output == output && k->bytes == bytes && !memcmp(k->value, from, bytes)) {
+		if (k->age + 1 == gv_known_age() && k->origin.plan == plan && k->origin.output == output && k->bytes == bytes && !memcmp(k->value, from, bytes)) {
 			memcpy(k->value, to, bytes);
 			k->age = gv_known_age();
 		}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable
 
 MOST_COMPUTATIONS, MOST_COUNTERS, MOST_LOOPS = 4096, 256, 64
-# A counter is one that rose by the same at so many turns.
+# A counter is one that rose by the same at each of so many turns, or of as many as there were.
 COUNTED_TURNS = 5
 
 
@@ -44,7 +44,7 @@ class Counter:
     def each(self) -> int:
         """How much more it is at each turn; 0 where that is not always the same."""
         more = {after - before for before, after in zip(self.turns, self.turns[1:])}
-        return more.pop() if len(more) == 1 and len(self.turns) == COUNTED_TURNS else 0
+        return more.pop() if len(more) == 1 else 0
 
 
 class Counted:
@@ -54,8 +54,10 @@ class Counted:
         self.computations: dict[int, dict[int, stablehlo.Output]] = {}
         self.numbers = itertools.count(1)
         self.follow = pjrt.FOLLOW(self._follow)
-        self.latest: dict[tuple[int, int], tuple[int, dict[int, bytes]]] = {}  # (computation, output) -> the single number that it is, and the arguments that it follows from
-        self.loops: dict[int, dict[tuple[int, int], Counter]] = {}
+        self.names: dict[int, str] = {}
+        self.latest: dict[Any, tuple[int, int, int]] = {}  # (computation or its name, output) -> the single number that it is, and of which computation and output
+        self.given: dict[int, dict[int, bytes]] = {}  # computation -> what is known of its latest arguments
+        self.loops: dict[int, dict[Any, Counter]] = {}
 
     def hook(self, compiler: Any) -> None:
         layer = native.library()
@@ -75,33 +77,42 @@ class Counted:
         layer.gresize_pjrt_follow(self.follow)
 
     def turned(self, loop: Any) -> None:
-        """A turn of a loop in time-lapse was run."""
+        """A turn of a loop in time-lapse was run, or the first begins."""
         counters = self.loops[id(loop)] = self.loops.pop(id(loop), {})  # the last, so that the first is the one that has not turned for longest
         if len(self.loops) > MOST_LOOPS:
             del self.loops[next(iter(self.loops))]
-        for place, (value, _) in list(self.latest.items()):
-            counters.setdefault(place, Counter()).turned(value)
+        for key, (value, _, _) in list(self.latest.items()):
+            counters.setdefault(key, Counter()).turned(value)
 
     def left_out(self, loop: Any, turns: int) -> None:
         layer = native.library()
         if hasattr(layer, "gresize_pjrt_left_out"):
             layer.gresize_pjrt_left_out()
-            for place, counter in list(self.loops.get(id(loop), {}).items()):
-                attempt(self._set_forward, layer, place, counter, turns)
+            for key, counter in list(self.loops.get(id(loop), {}).items()):
+                attempt(self._set_forward, key, counter, turns)
 
-    def _set_forward(self, layer, place, counter, turns):
-        value, given = self.latest[place]
-        output, each = self.computations[place[0]][place[1]], counter.each()
+    def _set_forward(self, key, counter, turns):
+        value, computation, place = self.latest[key]
+        output, given, each = self.computations[computation][place], self.given[computation], counter.each()
         later = value + each * turns
         if not each or not turns or value != counter.turns[-1] or not output.fits(later):
             return
         for number in output.counted_from():
             before = output.packed(later - value + output.unpacked(given[number]))
             if output.value({**given, number: before}) == output.packed(later):  # it counts on as far as that
-                layer.gresize_pjrt_set_forward(*place, output.packed(value), output.packed(later), len(before))
-                self.latest[place] = later, {**given, number: before}
-                counter.turns = [later - each * n for n in range(COUNTED_TURNS)][::-1]
+                self._execute_again(computation, {**given, number: before}, number)
+                self.latest[key] = later, computation, place
+                counter.turns = [later - each, later]
                 break
+
+    def _execute_again(self, computation, given, number):
+        """What a computation's latest results would be with another argument of that number."""
+        for place, output in self.computations[computation].items():
+            if number in output.given and all(n in given for n in output.given):
+                was, now = output.value(self.given[computation]), output.value(given)
+                if was is not None and now is not None:
+                    native.library().gresize_pjrt_set_forward(computation, place, was, now, len(now))
+        self.given[computation] = given
 
     def learn(self, computation: Any) -> int:
         """The number of a computation that has plans, from 1; 0 where it has none."""
@@ -111,7 +122,7 @@ class Counted:
         if not outputs:
             return 0
         number = next(self.numbers)
-        self.computations[number] = outputs
+        self.computations[number], self.names[number] = outputs, str(computation.operation.attributes["sym_name"])
         return number
 
     def _follow(self, number, arguments, count, to, room):
@@ -134,8 +145,11 @@ class Counted:
                 to[found].output, to[found].bytes, to[found].age = number, len(value), min([ages[n] for n in output.given], default=now)
                 ctypes.memmove(to[found].value, value, len(value))
                 found += 1
-                if output.counted_from() and (len(self.latest) < MOST_COUNTERS or (computation, number) in self.latest):
-                    self.latest[(computation, number)] = output.unpacked(value), {n: values[n] for n in output.given}
+                if output.counted_from():
+                    for key in (computation, number), (self.names[computation], number):  # one function is compiled for several sizes
+                        if len(self.latest) < MOST_COUNTERS or key in self.latest:
+                            self.latest[key] = output.unpacked(value), computation, number
+        self.given[computation] = {n: value for n, value in values.items() if value}
         return found
 
     def read(self, array: Any, unknown: Any) -> Any:

@@ -2,6 +2,7 @@
 import itertools
 import sys
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -101,6 +102,21 @@ def larger_by_the_cards_counter():
             params, loss = train_step(params, rows(ROWS if int(step) > 70_000 else BATCH))
             step = step + 1
     print("at its end", int(step))
+
+
+@partial(jax.jit, donate_argnums=0)
+def staged_step(state, x):
+    step = state["step"] + 1
+    stage = jnp.where(step > 90_000, 2, jnp.where(step > 50_000, 1, 0))
+    return {"w": state["w"] - jax.grad(lambda w: jnp.mean((x @ w) ** 2))(state["w"]), "step": step, "stage": stage}
+
+
+def larger_by_the_cards_stage():
+    state = {"w": start()["w"], "step": jnp.int32(0), "stage": jnp.int32(0)}
+    sizes = [BATCH, 2 * BATCH, ROWS]
+    for turn in range(100_000):
+        state = staged_step(state, rows(sizes[int(state["stage"])]))
+    print("at its end", int(state["step"]))
 
 
 def counts_round():

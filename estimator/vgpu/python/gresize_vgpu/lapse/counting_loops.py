@@ -210,6 +210,7 @@ class Loops:
         self.begun += 1
         stands = [False]
         self.inner.append(stands)
+        self.looking(self.asks.turned, notes)
         try:
             while turn < count:
                 begun = self.begun
@@ -354,7 +355,7 @@ class _NobodyAsks:
     """Who is told of the turns of loops in time-lapse, by what was noted of the loop."""
 
     def turned(self, loop: Any) -> None:
-        """One was run."""
+        """One was run, or the first begins."""
 
     def left_out(self, loop: Any, turns: int) -> None:
         """So many of a loop's come next that are not run; 0 where that is not known. What counts by itself has no loop."""
