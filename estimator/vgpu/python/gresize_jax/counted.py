@@ -1,7 +1,8 @@
 """Whole numbers that the card would have computed and that follow from what the host knows: the step that a training state counts, the size of a batch.
 
 Before each execution of a computation that has plans (stablehlo.py), numpy works out those of its results whose arguments are known. The native layer keeps
-them with the arrays. What the program then reads is the number of a real run, and no side is taken.
+them with the arrays. What the program then reads is the number of a real run, and no side is taken. After a fault of ours a number is not known: the program gets one
+that is made up, which is a doubt of its own.
 """
 from __future__ import annotations
 
@@ -16,20 +17,11 @@ from . import pjrt, stablehlo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
-    from typing import Any, Callable
+    from typing import Any
 
 MOST_COMPUTATIONS, MOST_COUNTERS, MOST_LOOPS = 4096, 256, 64
 # A counter is one that rose by the same at each of so many turns, or of as many as there were.
 COUNTED_TURNS = 5
-
-
-def attempt(function: Callable[..., Any], *args: Any) -> Any:
-    """None after a fault of ours: the number is not known then, so the program gets one that is made up, which is a doubt of its own."""
-    try:
-        return function(*args)
-    except Exception:
-        guard.complain()
-        return None
 
 
 class Counter:
@@ -67,7 +59,7 @@ class Counted:
 
         @functools.wraps(original)
         def compile_or_get_cached(backend: Any, computation: Any, *args: Any, **kwargs: Any) -> Any:
-            layer.gresize_pjrt_compiles(attempt(self.learn, computation) or 0)
+            layer.gresize_pjrt_compiles(guard.quietly(self.learn, computation) or 0)
             try:
                 return original(backend, computation, *args, **kwargs)
             finally:
@@ -89,7 +81,7 @@ class Counted:
         if hasattr(layer, "gresize_pjrt_left_out"):
             layer.gresize_pjrt_left_out()
             for key, counter in list(self.loops.get(id(loop), {}).items()):
-                attempt(self._set_forward, key, counter, turns)
+                guard.quietly(self._set_forward, key, counter, turns)
 
     def _set_forward(self, key, counter, turns):
         value, computation, place = self.latest[key]
@@ -97,7 +89,7 @@ class Counted:
         later = value + each * turns
         if not each or not turns or value != counter.turns[-1] or not output.fits(later):
             return
-        for number in output.counted_from():
+        for number in output.counted_from:
             before = output.packed(later - value + output.unpacked(given[number]))
             if output.value({**given, number: before}) == output.packed(later):  # it counts on as far as that
                 self._execute_again(computation, {**given, number: before}, number)
@@ -126,7 +118,7 @@ class Counted:
         return number
 
     def _follow(self, number, arguments, count, to, room):
-        return attempt(self.results, number, arguments, count, to, room) or 0
+        return guard.quietly(self.results, number, arguments, count, to, room) or 0
 
     def results(self, computation: int, arguments: Any, count: int, to: Any, room: int) -> int:
         """Puts down what is known of an execution's results, and says how many there are."""
@@ -145,7 +137,7 @@ class Counted:
                 to[found].output, to[found].bytes, to[found].age = number, len(value), min([ages[n] for n in output.given], default=now)
                 ctypes.memmove(to[found].value, value, len(value))
                 found += 1
-                if output.counted_from():
+                if output.counted_from:
                     for key in (computation, number), (self.names[computation], number):  # one function is compiled for several sizes
                         if len(self.latest) < MOST_COUNTERS or key in self.latest:
                             self.latest[key] = output.unpacked(value), computation, number
@@ -154,7 +146,7 @@ class Counted:
 
     def read(self, array: Any, unknown: Any) -> Any:
         """What the program gets for an array that no kernel computed, as one of numpy; None where it is not known. unknown is what was read of it."""
-        return attempt(self._read, array, unknown)
+        return guard.quietly(self._read, array, unknown)
 
     def _read(self, array, unknown):
         parts = getattr(array, "_arrays", ())

@@ -93,7 +93,7 @@ def known(handle: int | None, address: int = 0) -> tuple[bytes, int]:
     room, age = (ctypes.c_ubyte * KNOWN_BYTES)(), ctypes.c_uint32(0)
     ask = native.library().gresize_pjrt_known
     ask.restype = ctypes.c_size_t
-    return bytes(room[: ask(ctypes.c_void_p(handle), ctypes.c_uint64(address), room, ctypes.byref(age))]), age.value
+    return ctypes.string_at(room, ask(ctypes.c_void_p(handle), ctypes.c_uint64(address), room, ctypes.byref(age))), age.value
 
 
 class Counts:

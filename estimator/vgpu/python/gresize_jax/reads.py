@@ -55,9 +55,11 @@ class Reads:
                 if native.unknown_reads() == before:
                     return read  # what the host has put there, or an array of the CPU
                 computed = self.counts.read(array, read)
-                array._npy_value = read = self.answer(read) if computed is None else computed
                 if computed is not None:
-                    return read
+                    array._npy_value = computed
+                    return computed
+                read = self.answer(read)
+                array._npy_value = read
             self.use(_use(read))
             return read
 

@@ -10,11 +10,12 @@ import json
 import re
 import sys
 
+from . import pjrt
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # types cost nothing at run time
     from typing import Any, Callable, Sequence
 
-MOST_BYTES = 1024
 # What is asked of one output, and how many operations an execution may come to, with the turns of its loops.
 MOST_ASKED, MOST_EVALUATED = 4000, 20000
 TENSOR = re.compile(r"tensor<((?:\d+x)*)(i1|u?i(?:8|16|32|64))>")
@@ -92,12 +93,12 @@ class Output:
     def __init__(self, numpy: Any, plan: Plan, kinds: dict[int, tuple[tuple[int, ...], Any]], kind: tuple[tuple[int, ...], Any]) -> None:
         self.numpy, self.plan, self.kinds, self.kind = numpy, plan, kinds, kind
         self.given = sorted(kinds)
+        # The arguments that a single whole number may be one more than: those of its own type.
+        self.counted_from = [n for n in self.given if kinds[n][1] == kind[1] and self._is_number(kinds[n]) and self._is_number(kind)]
 
-    def counted_from(self) -> list[int]:
-        """The arguments that a single whole number may be one more than: those of its own type."""
-        shape, kind = self.kind
-        single = {n for n, (of, _) in self.kinds.items() if self.numpy.prod(of, dtype=int) == 1}
-        return [n for n in self.given if n in single and self.kinds[n][1] == kind] if kind.kind in "iu" and self.numpy.prod(shape, dtype=int) == 1 else []
+    def _is_number(self, kind):
+        shape, of = kind
+        return of.kind in "iu" and self.numpy.prod(shape, dtype=int) == 1
 
     def fits(self, number: int) -> bool:
         limits = self.numpy.iinfo(self.kind[1])
@@ -161,7 +162,7 @@ class Module:
             raise NotFollowed
         shape = tuple(int(n) for n in found[1].split("x")[:-1])
         kind = self.numpy.dtype(re.sub("^(u?)i", r"\1int", found[2]) if found[2] != "i1" else "bool")
-        if self.numpy.prod(shape, dtype=int) * kind.itemsize > MOST_BYTES or shape and self.partitions != 1:
+        if self.numpy.prod(shape, dtype=int) * kind.itemsize > pjrt.KNOWN_BYTES or shape and self.partitions != 1:
             raise NotFollowed
         return shape, kind
 
@@ -222,12 +223,14 @@ class _Scope:
         return self.place(operation.operands[number])
 
     def _case(self, operation, number):
-        branches = [self.place(_last(region.blocks[0]).operands[number]) for region in operation.regions]
-        return self.plan.add(lambda at, *found: found[int(at) if 0 <= at < len(found) else -1], self.place(operation.operands[0]), *branches)
+        return self._chosen(operation, number, lambda at, *found: found[int(at) if 0 <= at < len(found) else -1])
 
     def _if(self, operation, number):
+        return self._chosen(operation, number, lambda test, yes, no: yes if test else no)
+
+    def _chosen(self, operation, number, choose):
         branches = [self.place(_last(region.blocks[0]).operands[number]) for region in operation.regions]
-        return self.plan.add(lambda test, yes, no: yes if test else no, self.place(operation.operands[0]), *branches)
+        return self.plan.add(choose, self.place(operation.operands[0]), *branches)
 
     def _while(self, operation, number):
         needed = {number}
